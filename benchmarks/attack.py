@@ -30,10 +30,13 @@ ATTACKERS = 4  # connections of the attacker, some of which wait for views
 RUN = "run"
 SAMPLES = Path(__file__).parents[1] / "visualprof" / "samples"
 ROUTES = (
-    "session", "status", "runs/changes", "jobs",
+    "session",
+    "status",
+    "runs/changes",
+    "jobs",
     *(f"view/{name}?run={RUN}" for name in ("overview", "operator", "distributed", "findings")),
     f"timeline/meta?run={RUN}&minimap=0",
-)  # fmt: skip
+)
 
 
 def many_threads(path: Path, count: int = 60_000) -> None:

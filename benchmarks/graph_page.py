@@ -79,20 +79,32 @@ def server(models: dict[str, Json]) -> Generator[str]:
     packed = {name: gzip.compress(json.dumps(model).encode(), 1) for name, model in models.items()}
     listing = [
         {
-            "id": n, "name": n, "file": n, "format": "onnx", "run": None,
-            "size_bytes": 0, "modified_ns": 0, "uploaded": False,
+            "id": n,
+            "name": n,
+            "file": n,
+            "format": "onnx",
+            "run": None,
+            "size_bytes": 0,
+            "modified_ns": 0,
+            "uploaded": False,
         }
         for n in models
-    ]  # fmt: skip
+    ]
     answers: dict[str, Json] = {
         "status": {"version": "", "language": "", "read_only": True, "logdirs": [], "watching": "polling"},
         "runs/changes": {"revision": 1, "since": None, "runs": [], "removed": [], "skipped": []},
         "views": {"views": [{"name": "graph", "subject": "model", "parameters": [], "charts": False}]},
         "models": {"models": listing, "skipped": []},
         "graph/node": {
-            "name": "", "type": "", "scope": "", "attributes": {}, "inputs": [], "outputs": [], "documentation": None
+            "name": "",
+            "type": "",
+            "scope": "",
+            "attributes": {},
+            "inputs": [],
+            "outputs": [],
+            "documentation": None,
         },
-    }  # fmt: skip
+    }
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

@@ -100,9 +100,12 @@ def made(of: Made, rank: int = 0) -> Trace:
     """The trace of one rank."""
     out = TraceBuilder("made")
     out.describe(
-        rank=rank, world_size=of.ranks, device_type="cuda", clock_origin_ns=0,
+        rank=rank,
+        world_size=of.ranks,
+        device_type="cuda",
+        clock_origin_ns=0,
         devices=tuple(Device(i, compute_capability="8.0", multiprocessors=108) for i in range(of.devices)),
-    )  # fmt: skip
+    )
     rows = _operators(out, of)
     rows = _frames(out, of, rows)
     rows = _collectives(out, of, rows)

@@ -15,11 +15,11 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
-OPS = [
-    "aten::linear", "aten::addmm", "aten::matmul", "aten::layer_norm", "aten::native_layer_norm",
-    "aten::softmax", "aten::_softmax", "aten::add", "aten::mul", "aten::gelu", "aten::dropout",
-    "aten::view", "aten::transpose", "aten::as_strided", "aten::empty", "aten::copy_",
-]  # fmt: skip
+OPS = """
+    aten::linear aten::addmm aten::matmul aten::layer_norm aten::native_layer_norm aten::softmax
+    aten::_softmax aten::add aten::mul aten::gelu aten::dropout aten::view aten::transpose aten::as_strided
+    aten::empty aten::copy_
+""".split()
 KERNELS = [
     "ampere_bf16_s16816gemm_bf16_128x64_ldg8_f2f_stages_64x4_tn",
     (

@@ -23,9 +23,20 @@ from visualprof.views.measure.steps.windows import STEP_PARTS
 ROWS = 150
 SPIKES, SPIKE = 0.05, (0.1, 0.5)
 FACTS = Facts(
-    framework="pytorch", version="", format="kineto", device_type="cuda", device="GPU", device_work="kernel", host="",
-    marked=True, truncated=False, input="", precision="", cpu_pressure_ratio=None, system_cpu_ratio=None,
-)  # fmt: skip
+    framework="pytorch",
+    version="",
+    format="kineto",
+    device_type="cuda",
+    device="GPU",
+    device_work="kernel",
+    host="",
+    marked=True,
+    truncated=False,
+    input="",
+    precision="",
+    cpu_pressure_ratio=None,
+    system_cpu_ratio=None,
+)
 
 
 @dataclass(frozen=True)

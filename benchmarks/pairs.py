@@ -232,7 +232,7 @@ PAIRS = {
     "straggler": Pair("2 ranks of gloo, one with more work → none", "rank[1]=median", ranks=2),
     "hidden": Pair("2 ranks, one augments, the other evaluates → no augmentation", "host[augment]=0", ranks=2),
     "turns": Pair("2 ranks that augment in turns → neither does", "host[augment]=0", ranks=2),
-}  # fmt: skip
+}
 
 
 def record(name: str, folder: Path) -> list[list[Path]]:

@@ -56,12 +56,22 @@ ODD = ("1", "3", "5", "8", "12", "16", "24", "32")
 CASES = (
     Case("resnet10", "onnxruntime", RESNET, PICTURES, {"batch": BATCHES, "threads": TWO, "streams": TWO, **ORT}),
     Case("tinybert", "openvino", BERT, TOKENS, {"batch": BATCHES, "threads": TWO, "streams": TWO, **OPENVINO}),
-    Case("resnet10", "openvino", RESNET, PICTURES,
-         {"batch": BATCHES, "threads": TWO, "streams": ("1", "2", "3"), **OPENVINO}),
+    Case(
+        "resnet10",
+        "openvino",
+        RESNET,
+        PICTURES,
+        {"batch": BATCHES, "threads": TWO, "streams": ("1", "2", "3"), **OPENVINO},
+    ),
     Case("tinybert", "onnxruntime", BERT, TOKENS, {"batch": BATCHES, "threads": TWO, "streams": TWO, **ORT}),
-    Case("tinybert of torch.export", "onnxruntime", MODELS / "tinybert_dynamo.onnx", TOKENS,
-         {"batch": ODD, "threads": TWO, "streams": TWO, "optimization": ORT["optimization"]}),
-)  # fmt: skip
+    Case(
+        "tinybert of torch.export",
+        "onnxruntime",
+        MODELS / "tinybert_dynamo.onnx",
+        TOKENS,
+        {"batch": ODD, "threads": TWO, "streams": TWO, "optimization": ORT["optimization"]},
+    ),
+)
 
 
 def cost(case: Case, setting: Mapping[str, str]) -> float:

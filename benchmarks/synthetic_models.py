@@ -56,13 +56,19 @@ class Builder:
         """Return the answer of the route."""
         total = self.groups["parameters"][0]
         model: Json = {
-            "id": self.name, "name": self.name, "format": "onnx", "producer": "", "inputs": [], "outputs": [],
-            "parameters": total, "parameter_bytes": 4 * total, "operators": len(self.nodes["name"]),
-            "properties": {}, "warnings": [],
-        }  # fmt: skip
-        return {
-            "model": model, "groups": self.groups, "nodes": self.nodes, "edges": self.edges, "values": self.values
-        }  # fmt: skip
+            "id": self.name,
+            "name": self.name,
+            "format": "onnx",
+            "producer": "",
+            "inputs": [],
+            "outputs": [],
+            "parameters": total,
+            "parameter_bytes": 4 * total,
+            "operators": len(self.nodes["name"]),
+            "properties": {},
+            "warnings": [],
+        }
+        return {"model": model, "groups": self.groups, "nodes": self.nodes, "edges": self.edges, "values": self.values}
 
 
 def _norm(b: Builder, group: int, x: int) -> int:

@@ -161,14 +161,44 @@ _VALUE = re.compile(
 )
 _KEY = re.compile(rb'"([^"\\\n]{1,60})"\s*:')
 NUMBERS = (
-    b"1e300", b"-1e300", b"1e400", b"9223372036854775807", b"9223372036854775808", b"-9223372036854775808",
-    b"18446744073709551615", b"123456789012345678901234567890", b"1e15", b"1e18", b"4e18", b"-1e18",
-    b"0", b"-1", b"-0.0", b"1e-300", b"2147483648", b"4294967296", b"99999999999999999", b"0.1234567890123456789",
-)  # fmt: skip
+    b"1e300",
+    b"-1e300",
+    b"1e400",
+    b"9223372036854775807",
+    b"9223372036854775808",
+    b"-9223372036854775808",
+    b"18446744073709551615",
+    b"123456789012345678901234567890",
+    b"1e15",
+    b"1e18",
+    b"4e18",
+    b"-1e18",
+    b"0",
+    b"-1",
+    b"-0.0",
+    b"1e-300",
+    b"2147483648",
+    b"4294967296",
+    b"99999999999999999",
+    b"0.1234567890123456789",
+)
 VALUES = (
-    b'"x"', b'""', b"[]", b"{}", b"null", b"true", b"-1", b"1.5", b'"\\u0000"', b'[1, "a", null]', b'{"a": [1]}',
-    b'"12"', b"[[[]]]", b'"\\ud800"', b'"\xe6\xb5\x8b"',
-)  # fmt: skip
+    b'"x"',
+    b'""',
+    b"[]",
+    b"{}",
+    b"null",
+    b"true",
+    b"-1",
+    b"1.5",
+    b'"\\u0000"',
+    b'[1, "a", null]',
+    b'{"a": [1]}',
+    b'"12"',
+    b"[[[]]]",
+    b'"\\ud800"',
+    b'"\xe6\xb5\x8b"',
+)
 
 
 def _near(pattern: re.Pattern[bytes], data: bytearray, rng: random.Random, group: int = 0) -> tuple[int, int] | None:
@@ -210,8 +240,18 @@ huge_number, other_value, nan = (
     _replace(_NUMBER, (b"NaN", b"-Infinity", b"Infinity", b"nan"), (1, 1, 5, 100)),
 )
 TEXT: tuple[Mutation, ...] = (
-    *BYTES, stray_mark, stray_mark, not_utf8, huge_number, huge_number, nan, nest, other_value, other_value, swap_keys,
-)  # fmt: skip
+    *BYTES,
+    stray_mark,
+    stray_mark,
+    not_utf8,
+    huge_number,
+    huge_number,
+    nan,
+    nest,
+    other_value,
+    other_value,
+    swap_keys,
+)
 
 
 def mutated(seed: Seed, rng: random.Random) -> bytes:

@@ -19,9 +19,25 @@ def heartbeat(run: Path, rank: int, ago_s: float = 0.0, **facts: Any) -> Heartbe
     """Rank `rank` of two on host node7, in its step 1234, heard of so many seconds ago."""
     now_ns = time.time_ns() - round(ago_s * 1e9)
     beat = Heartbeat(
-        f"rank{rank}_node7_{40 + rank}", rank, 2, "node7", 40 + rank, "", None, "torch", ["memory", "shapes"], "",
-        1234, 48_000_000, 47_000_000, now_ns, True, "listening", now_ns, 1,
-    )  # fmt: skip
+        f"rank{rank}_node7_{40 + rank}",
+        rank,
+        2,
+        "node7",
+        40 + rank,
+        "",
+        None,
+        "torch",
+        ["memory", "shapes"],
+        "",
+        1234,
+        48_000_000,
+        47_000_000,
+        now_ns,
+        True,
+        "listening",
+        now_ns,
+        1,
+    )
     beat = dataclasses.replace(beat, **facts)
     _write(run, f"{beat.worker}.json", dataclasses.asdict(beat))
     return beat

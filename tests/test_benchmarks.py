@@ -76,10 +76,13 @@ def _run(wall: float, peak: int = 0, out: str = "") -> Run:
     return Run(wall, wall, peak, out)
 
 
-@pytest.mark.parametrize(("cold", "warm", "peak", "missed"), [
-    (1.5, 0.3, 90, set[str]()),  # json.loads takes 20 s: 0.08 x is 1.6 s, more than 1.0 s
-    (1.7, 0.5, 110, {COLD, WARM, "peak memory"}),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("cold", "warm", "peak", "missed"),
+    [
+        (1.5, 0.3, 90, set[str]()),  # json.loads takes 20 s: 0.08 x is 1.6 s, more than 1.0 s
+        (1.7, 0.5, 110, {COLD, WARM, "peak memory"}),
+    ],
+)
 def test_limits_are_those_of_the_larger_bound(cold: float, warm: float, peak: int, missed: set[str]) -> None:
     runs = {
         LOADS: [_run(20.0, out="1000000")],

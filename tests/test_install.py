@@ -117,8 +117,13 @@ def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: py
     shutil.copytree(ROOT, sources, ignore=ignored)
     out.mkdir()
     files = sorted(sources.rglob("*"))
-    for call in ("get_requires_for_build_wheel()", "prepare_metadata_for_build_wheel(out)", "build_wheel(out)",
-                 "get_requires_for_build_sdist()", "build_sdist(out)"):  # fmt: skip
+    for call in (
+        "get_requires_for_build_wheel()",
+        "prepare_metadata_for_build_wheel(out)",
+        "build_wheel(out)",
+        "get_requires_for_build_sdist()",
+        "build_sdist(out)",
+    ):
         program = f"import sys; sys.path.insert(0, '.'); out = sys.argv[1]; import build_backend; build_backend.{call}"
         subprocess.run([sys.executable, "-c", program, out], cwd=sources, check=True, capture_output=True)
     assert sorted(sources.rglob("*")) == files
@@ -128,8 +133,9 @@ def test_a_build_leaves_the_sources_as_they_were(tmp_path: Path, monkeypatch: py
     assert {path.relative_to(sources).as_posix() for path in files if path.name != ".gitignore"} <= held
     (wheel,) = out.glob("*.whl")
     assert {name.partition("/")[0] for name in zipfile.ZipFile(wheel).namelist()} == {
-        "visualprof", f"visualprof-{visualprof.__version__}.dist-info",
-    }  # fmt: skip
+        "visualprof",
+        f"visualprof-{visualprof.__version__}.dist-info",
+    }
 
 
 @pytest.mark.slow

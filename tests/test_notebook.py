@@ -34,10 +34,12 @@ def shown(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
         "IPython.core": {},
         "IPython.core.getipython": {"get_ipython": lambda: shell},
         "IPython.display": {
-            "IFrame": lambda address, _, height: (address, height), "Javascript": str, "display": displayed.append,
+            "IFrame": lambda address, _, height: (address, height),
+            "Javascript": str,
+            "display": displayed.append,
             "HTML": lambda text: text,
         },
-    }  # fmt: skip
+    }
     for name, members in modules.items():
         module = ModuleType(name)
         vars(module).update(members)

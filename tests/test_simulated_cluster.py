@@ -94,8 +94,10 @@ def test_groups_are_described_like_torch_describes_them(tmp_path: Path) -> None:
     documents = written(tmp_path / "job", Topology(32, tensor=2))
     info = documents[3]["distributedInfo"]
     assert [(group["pg_desc"], group["pg_size"]) for group in info["pg_config"]] == [
-        ("default_pg", 32), ("TENSOR_MODEL_PARALLEL_GROUP", 2), ("DATA_PARALLEL_GROUP", 16),
-    ]  # fmt: skip
+        ("default_pg", 32),
+        ("TENSOR_MODEL_PARALLEL_GROUP", 2),
+        ("DATA_PARALLEL_GROUP", 16),
+    ]
     assert info["pg_config"][1]["ranks"] == [2, 3]
     world = next(e["args"] for e in kernels(documents[3]) if e["args"]["Group size"] == 32)
     assert world["Process Group Ranks"] == f"[{', '.join(map(str, range(29)))}, ..., 31]"
@@ -123,8 +125,11 @@ def test_faults_name_the_ranks_that_they_slow_down() -> None:
         text: parse(text, 4, 1).ranks(TWO_HOSTS) for text in ("node:1:2", "work:4:2", "stage:0:2", "link:0-1:0.5")
     }
     assert slowed == {
-        "node:1:2": tuple(range(8, 16)), "work:4:2": (4, 5, 12, 13), "stage:0:2": tuple(range(8)), "link:0-1:0.5": (),
-    }  # fmt: skip
+        "node:1:2": tuple(range(8, 16)),
+        "work:4:2": (4, 5, 12, 13),
+        "stage:0:2": tuple(range(8)),
+        "link:0-1:0.5": (),
+    }
 
 
 @pytest.mark.slow

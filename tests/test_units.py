@@ -13,9 +13,11 @@ ROOT = Path(__file__).parent.parent
 BINARY_RATE = re.compile(r"\b[KMGTP]iB/s\b")
 SOURCES = ROOT / "visualprof" / "frontend" / "src"
 TEXTS = (
-    *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md"), *(ROOT / "visualprof").rglob("*.py"),
+    *(ROOT / "docs").rglob("*.md"),
+    *ROOT.glob("*.md"),
+    *(ROOT / "visualprof").rglob("*.py"),
     *(path for path in SOURCES.rglob("*") if path.suffix in (".json", ".ts", ".vue")),
-)  # fmt: skip
+)
 
 
 @pytest.mark.parametrize(

@@ -133,7 +133,7 @@ DEVICE_MODELS = (
     _device("MI325X(?: VF)?", CDNA3, 304, 2100, 6000, DATASHEET),
     _device("MI350X(?: VF)?", CDNA4, 256, 2200, 8000, DATASHEET),
     _device("MI355X(?: VF)?", CDNA4, 256, 2400, 8000, DATASHEET),
-)  # fmt: skip
+)
 
 
 def find_peak(name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Peak | None:
@@ -167,10 +167,14 @@ def find_peak(name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Pea
 
 # Bandwidth to the other devices of a host, 10^9 bytes per second in one direction: half of the sum in the datasheets.
 LINK_BANDWIDTHS = (
-    (r"\bV100-SXM[23]\b", 150), (r"\bA100-SXM4?\b", 300), (r"\bA800-SXM4?\b", 200),
-    (r"\bH800 ?(?!PCIe|NVL)", 200), (r"\bH(?:100|200)(?! ?(?:PCIe|NVL))\b", 450), (r"(?<!G)\bB[23]00\b", 900),
+    (r"\bV100-SXM[23]\b", 150),
+    (r"\bA100-SXM4?\b", 300),
+    (r"\bA800-SXM4?\b", 200),
+    (r"\bH800 ?(?!PCIe|NVL)", 200),
+    (r"\bH(?:100|200)(?! ?(?:PCIe|NVL))\b", 450),
+    (r"(?<!G)\bB[23]00\b", 900),
     (r"\bMI300X\b", 448),
-)  # fmt: skip
+)
 
 
 def find_link_bandwidth(name: str) -> float | None:

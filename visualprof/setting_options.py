@@ -83,9 +83,15 @@ def add_options(
         else:
             repeated: dict[str, Any] = {"action": "append"} if isinstance(setting.default, tuple) else {}
             parser.add_argument(
-                declared.flag, dest=setting.name, default=value, type=declared.check or str, choices=declared.choices,
-                metavar=declared.metavar, help=declared.text, **repeated,
-            )  # fmt: skip
+                declared.flag,
+                dest=setting.name,
+                default=value,
+                type=declared.check or str,
+                choices=declared.choices,
+                metavar=declared.metavar,
+                help=declared.text,
+                **repeated,
+            )
 
 
 def _default(setting: Field[Any], declared: Option) -> Any:

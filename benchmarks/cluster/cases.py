@@ -66,7 +66,14 @@ def _drawn(topology: Topology, rng: np.random.Generator) -> dict[str, float]:
     between = [link for link in links if len(link) == 2]
     host, peer = between[int(rng.integers(len(between)))]
     return {
-        "rank": rank, "other": other, "host": host, "peer": peer, "stage": int(rng.integers(topology.pipeline)),
-        "slow": rng.uniform(1.12, 1.3), "slower": rng.uniform(1.25, 1.5), "much": rng.uniform(4, 6),
-        "ms": rng.uniform(5, 15), "part": rng.uniform(0.12, 0.25),
-    }  # fmt: skip
+        "rank": rank,
+        "other": other,
+        "host": host,
+        "peer": peer,
+        "stage": int(rng.integers(topology.pipeline)),
+        "slow": rng.uniform(1.12, 1.3),
+        "slower": rng.uniform(1.25, 1.5),
+        "much": rng.uniform(4, 6),
+        "ms": rng.uniform(5, 15),
+        "part": rng.uniform(0.12, 0.25),
+    }

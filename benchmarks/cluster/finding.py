@@ -9,9 +9,15 @@ from benchmarks.cluster.faults import LINKS
 
 # What the page may call a cause.
 CAUSES = {
-    "straggler": {"device"}, "node": {"device"}, "host": {"host", "input"}, "loader": {"input"}, "work": {"work"},
-    "stage": {"work"}, "link": {"link"}, "nic": {"link"},
-}  # fmt: skip
+    "straggler": {"device"},
+    "node": {"device"},
+    "host": {"host", "input"},
+    "loader": {"input"},
+    "work": {"work"},
+    "stage": {"work"},
+    "link": {"link"},
+    "nic": {"link"},
+}
 
 
 class Finding(NamedTuple):

@@ -137,6 +137,12 @@ class Program:
             receives = kind == "receive"
             forward = (peer < 0) == receives
             yield Op(
-                kind, "recv" if receives else "send", group="pipeline", elements=ACTIVATIONS, peer=peer,
-                stream=SENDS[1 if forward else -1][receives], backward=not forward, waits=receives,
-            )  # fmt: skip
+                kind,
+                "recv" if receives else "send",
+                group="pipeline",
+                elements=ACTIVATIONS,
+                peer=peer,
+                stream=SENDS[1 if forward else -1][receives],
+                backward=not forward,
+                waits=receives,
+            )

@@ -20,13 +20,18 @@ from visualprof.reader.trace import Floats
 
 BASE_US, FIRST_STEP, SHOWN = 4_458_676_000_000.0, 10, 30
 OPERATORS = {
-    "allreduce": "c10d::allreduce_", "_allgather_base": "c10d::_allgather_base_", "recv": "c10d::recv_",
-    "_reduce_scatter_base": "c10d::_reduce_scatter_base_", "all_to_allv": "c10d::alltoall_base_", "send": "c10d::send",
-}  # fmt: skip
+    "allreduce": "c10d::allreduce_",
+    "_allgather_base": "c10d::_allgather_base_",
+    "recv": "c10d::recv_",
+    "_reduce_scatter_base": "c10d::_reduce_scatter_base_",
+    "all_to_allv": "c10d::alltoall_base_",
+    "send": "c10d::send",
+}
 KERNELS = {
-    "allreduce": "AllReduce_Sum_bf16_RING_LL", "_allgather_base": "AllGather_RING_LL",
+    "allreduce": "AllReduce_Sum_bf16_RING_LL",
+    "_allgather_base": "AllGather_RING_LL",
     "_reduce_scatter_base": "ReduceScatter_Sum_bf16_RING_LL",
-}  # fmt: skip
+}
 HEAD = """{
   "schemaVersion": 1,
   "deviceProperties": [

@@ -14,8 +14,12 @@ from visualprof.server.routes import ROOT
 _METHODS = ("get", "post", "put", "patch", "delete")
 _HEADER = ("Parameter", "Type", "Meaning")
 _ROLES = {
-    "anyone": "none", "link": "viewer, or a link to the run", "viewer": "viewer", "member": "member", "admin": "admin",
-}  # fmt: skip
+    "anyone": "none",
+    "link": "viewer, or a link to the run",
+    "viewer": "viewer",
+    "member": "member",
+    "admin": "admin",
+}
 MIN_COMMON = 10  # routes with the same error
 Json = dict[str, Any]
 

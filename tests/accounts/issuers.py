@@ -83,10 +83,15 @@ class Provider:
         if path == "/realms/lab/.well-known/openid-configuration":
             names = {name: f"{self.url}/{name}" for name in ("auth", "token", "keys", "user", "end")}
             return 200, {
-                "issuer": self.url, "authorization_endpoint": names["auth"], "token_endpoint": names["token"],
-                "jwks_uri": names["keys"], "userinfo_endpoint": names["user"], "end_session_endpoint": names["end"],
-                "token_endpoint_auth_methods_supported": ["client_secret_basic"], **self.metadata,
-            }  # fmt: skip
+                "issuer": self.url,
+                "authorization_endpoint": names["auth"],
+                "token_endpoint": names["token"],
+                "jwks_uri": names["keys"],
+                "userinfo_endpoint": names["user"],
+                "end_session_endpoint": names["end"],
+                "token_endpoint_auth_methods_supported": ["client_secret_basic"],
+                **self.metadata,
+            }
         if path == "/realms/lab/keys":
             return 200, dict(KeySet([self.key]).as_dict(private=False))
         if path == "/realms/lab/user":

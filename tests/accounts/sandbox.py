@@ -64,9 +64,13 @@ def proxy(to: int, name: str, sender: str) -> Iterator[int]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do(self) -> None:
             status, headers, body = asked(
-                to, self.command, self.path, self.rfile.read(int(self.headers.get("Content-Length", 0))), sender,
+                to,
+                self.command,
+                self.path,
+                self.rfile.read(int(self.headers.get("Content-Length", 0))),
+                sender,
                 {**dict(self.headers), "Host": name, "X-Forwarded-For": self.client_address[0]},
-            )  # fmt: skip
+            )
             self.send_response(status)
             for key, value in headers:
                 if key not in ("Connection", "Date", "Server"):

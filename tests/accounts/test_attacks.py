@@ -124,11 +124,13 @@ def test_guessing_is_stopped_whatever_address_is_claimed(team: Team) -> None:
     browser = team.browser()
     statuses = [
         browser.ask(
-            "POST", "session", json={"email": "ann@example.org", "password": "not this one"},
+            "POST",
+            "session",
+            json={"email": "ann@example.org", "password": "not this one"},
             headers={"X-Forwarded-For": f"198.51.100.{i}", "X-Real-IP": f"198.51.100.{i}"},
         ).status_code
         for i in range(login_attempts.MAX_PER_ACCOUNT + 1)
-    ]  # fmt: skip
+    ]
     assert statuses == [*[401] * login_attempts.MAX_PER_ACCOUNT, 429]
 
 

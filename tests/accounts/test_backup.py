@@ -34,9 +34,11 @@ def documented() -> dict[str, str]:
     chapter = (ROOT / "docs" / "operating.md").read_text("utf-8").partition("\n## Backup")[2].partition("\n## ")[0]
     (files, sqlite), (unpack, copy), (dump, restore) = (block[1].splitlines() for block in BLOCK.findall(chapter))
     return {
-        "back up sqlite": f"{files}\n{sqlite}", "restore sqlite": f"{unpack}\n{copy}",
-        "back up postgresql": f"{files}\n{dump}", "restore postgresql": f"{unpack}\n{restore}",
-    }  # fmt: skip
+        "back up sqlite": f"{files}\n{sqlite}",
+        "restore sqlite": f"{unpack}\n{copy}",
+        "back up postgresql": f"{files}\n{dump}",
+        "restore postgresql": f"{unpack}\n{restore}",
+    }
 
 
 @contextmanager

@@ -44,10 +44,21 @@ def test_webhooks_reach_no_special_address(address: str) -> None:
 
 @pytest.mark.parametrize(
     "email",
-    ["аnn@example.org", "ann@exаmple.org", "ann@ехаmple.org", "сосо@example.org", "ａnn@example.org",
-     "ann\u200b@example.org", "a\u0301nn@example.org", "admın@example.org", "ɑnn@example.org", "αnn@example.org",
-     "ann\u202e@example.org", "١٢@example.org"],
-)  # fmt: skip
+    [
+        "аnn@example.org",
+        "ann@exаmple.org",
+        "ann@ехаmple.org",
+        "сосо@example.org",
+        "ａnn@example.org",
+        "ann\u200b@example.org",
+        "a\u0301nn@example.org",
+        "admın@example.org",
+        "ɑnn@example.org",
+        "αnn@example.org",
+        "ann\u202e@example.org",
+        "١٢@example.org",
+    ],
+)
 def test_an_address_that_looks_like_another_is_refused(team: Team, email: str) -> None:
     answer = team.browser("root").ask("POST", "users", json={"email": email, "password": PASSWORD})
     assert (answer.status_code, answer.get_json()["error"].partition(":")[0]) == (400, "email")

@@ -195,7 +195,7 @@ def test_the_same_content_of_two_is_two_files(team: Team) -> None:
     assert {entry["name"] for entry in ann.ask("GET", "models").get_json()["models"]} == {"anns-again.onnx"}
     assert {entry["name"] for entry in root.ask("GET", "models").get_json()["models"]} == {
         "ann.onnx, anns.onnx, bobs.onnx, anns-again.onnx",
-    }  # fmt: skip
+    }
 
 
 def test_arrays_of_a_job_have_their_owners_names(team: Team) -> None:
@@ -243,8 +243,10 @@ def test_removing_a_job_neither_affects_nor_reveals_other_jobs(team: Team) -> No
         if others == "who has a job of it":
             submit(bob, team.blob, blob)
         ann.ask("POST", f"jobs/{job['id']}/cancel")
-        freed += [ann.ask(*asked, f"jobs/{job['id']}{suffix}").get_json()["size_bytes"]
-                  for asked, suffix in ((("GET",), "/space"), (("DELETE",), ""))]  # fmt: skip
+        freed += [
+            ann.ask(*asked, f"jobs/{job['id']}{suffix}").get_json()["size_bytes"]
+            for asked, suffix in ((("GET",), "/space"), (("DELETE",), ""))
+        ]
         used.append(ann.ask("GET", "account").get_json()["used"]["upload_bytes"])
         assert not folder.exists()
         assert (blobs / blob).exists() == (others != "nobody")

@@ -144,9 +144,17 @@ def test_people_and_agents_get_through_nginx(site: tuple[Server, Client], monkey
     agent = Client(ask._port)
     agent.headers["Authorization"] = f"Bearer {answer['code']}"
     capabilities = {
-        "platform": "x86", "machine": "x86_64", "system": "Linux", "hostname": "box", "cpu": "", "cores": 2,
-        "memory_bytes": 1 << 30, "sandbox": 0, "version": "0", "runtimes": [],
-    }  # fmt: skip
+        "platform": "x86",
+        "machine": "x86_64",
+        "system": "Linux",
+        "hostname": "box",
+        "cpu": "",
+        "cores": 2,
+        "memory_bytes": 1 << 30,
+        "sandbox": 0,
+        "version": "0",
+        "runtimes": [],
+    }
     about = {"protocol": 1, "name": "box", "public": True, "capabilities": capabilities}
     status, answer = agent("POST", "/api/v1/agent/register", about)
     assert status == 200, answer

@@ -169,9 +169,13 @@ def test_a_webhook_describes_the_event(team: Team, post: NotificationSender) -> 
     document = json.loads(hook.got[0][1])
     text = document.pop("text")
     assert document == {
-        "id": 1, "kind": "job_finished", "subject": team.job, "name": "ann.onnx", "at_ns": at_ns,
+        "id": 1,
+        "kind": "job_finished",
+        "subject": team.job,
+        "name": "ann.onnx",
+        "at_ns": at_ns,
         "link": f"https://dash.example.org/#/run?job={team.job}",
-    }  # fmt: skip
+    }
     assert text.startswith("[visualprof] ann.onnx: measured: The job ann.onnx finished at ")
     assert secret not in ann.ask("GET", "account/contact").get_data(as_text=True)
 

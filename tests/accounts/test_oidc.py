@@ -152,8 +152,9 @@ def test_the_issuer_ends_the_named_session(open_site: Site, there: Provider) -> 
     assert told(open_site, there.log_out(sid="unknown")) == (204, ""), "it is over already"
     deeds = [deed for deed in open_site.accounts.audit_events(None, 20) if deed.action == "log out"]
     assert [(deed.email, deed.subject.partition(" by ")[2]) for deed in deeds] == [
-        ("lee@example.org", there.url), (KIM, there.url),
-    ]  # fmt: skip
+        ("lee@example.org", there.url),
+        (KIM, there.url),
+    ]
 
 
 def test_the_issuer_ends_all_sessions_that_began_there(open_site: Site, there: Provider) -> None:
@@ -403,8 +404,11 @@ def test_a_group_of_the_issuer_makes_administrators(make_site: MakeSite, there: 
     site = Site(make_site, there, "open", oidc_admin_group="profilers")
     site.accounts.users.create(SHELL, "root@example.org", "", "admin", PASSWORD)
     for groups, role in (
-        (None, "member"), (["profilers"], "admin"), (["profilers2"], "member"), ("profilers", "member"),
-    ):  # fmt: skip
+        (None, "member"),
+        (["profilers"], "admin"),
+        (["profilers2"], "member"),
+        ("profilers", "member"),
+    ):
         there.lies = {"groups": groups}
         assert site.log_in().get_json()["person"]["role"] == role, groups
     there.lies, there.in_userinfo = {}, {"sub": "42", "groups": ["profilers"]}
@@ -506,7 +510,7 @@ OIDC = ["--accounts", "--base-url", BASE, "--oidc-client", "x"]
             "Leave one of them out",
         ),
     ],
-)  # fmt: skip
+)
 def test_options_that_do_not_go_together(
     options: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -31,8 +31,17 @@ def point(batch: int, rates: Sequence[float], scenario: str = "", **more: Any) -
     """Return a point like the child reports it; latencies follow the rates."""
 
     def one(rate: float) -> dict[str, Any]:
-        return {"batch": batch, "n": 1000, "qps": rate / batch, "samples_per_s": rate, "p50_ns": round(1e9 / rate),
-                "trusted": [50], "stable": True, "host_busy": False, **more}  # fmt: skip
+        return {
+            "batch": batch,
+            "n": 1000,
+            "qps": rate / batch,
+            "samples_per_s": rate,
+            "p50_ns": round(1e9 / rate),
+            "trusted": [50],
+            "stable": True,
+            "host_busy": False,
+            **more,
+        }
 
     load = {"load": {"scenario": scenario}} if scenario else {}
     return {**one(sum(rates) / len(rates)), **load, "repeats": [one(rate) for rate in rates] if len(rates) > 1 else []}
@@ -63,7 +72,7 @@ def test_a_point_that_takes_significantly_longer() -> None:
         (point(8, FAST), point(8, SLOW, throttled=True)),
         (point(8, FAST), {**point(8, SLOW), "repeats": [point(8, (rate,), **BUSY) for rate in SLOW]}),
     ],
-)  # fmt: skip
+)
 def test_small_or_uncertain_regressions_are_not_notified(before: dict[str, Any], now: dict[str, Any]) -> None:
     assert find_regressions(read(before), read(now)) == []
 
@@ -143,8 +152,11 @@ def test_the_owner_is_notified_once_of_the_worst_regression(history: History) ->
     (notice,) = history.told()
     assert notice["name"] == "ann onnxruntime batch 8"
     assert notice["slower"] == {
-        "ratio": pytest.approx(12 / 88), "before_ns": NOVEMBER_20, "reports": [then, run], "more": 1,
-    }  # fmt: skip
+        "ratio": pytest.approx(12 / 88),
+        "before_ns": NOVEMBER_20,
+        "reports": [then, run],
+        "more": 1,
+    }
     assert len(hook.got) == 1, "that the job finished was not wanted"
     assert sent["subject"] == notice["subject"]
     text = "ann onnxruntime batch 8 is 14 % slower than on 2026-11-20. So are 1 more of its job."

@@ -25,8 +25,10 @@ def registered(team: Team, name: str = "net") -> str:
 def test_a_shared_model_is_measured_without_a_new_upload(team: Team) -> None:
     model, (ann, bob) = registered(team), (team.browser(name) for name in ("ann", "bob"))
     request = {
-        "key": "k", "model": {"blob": team.blob, "name": "net.onnx"}, "specs": [{"id": "cpu", "backend": "onnxruntime"}]
-    }  # fmt: skip
+        "key": "k",
+        "model": {"blob": team.blob, "name": "net.onnx"},
+        "specs": [{"id": "cpu", "backend": "onnxruntime"}],
+    }
     draft = f"registry/{model}/1/draft"
     assert (names(bob), bob.ask("GET", draft).status_code) == ([], 404)
     assert bob.ask("POST", "jobs/check", json=request).get_json()["errors"][0]["field"] == "model.blob"

@@ -63,13 +63,14 @@ def test_an_address_that_registers_many_machines_is_named(team: Team, monkeypatc
     [
         (codes, "MAX_CODES", lambda ann, _: ann.ask("POST", "agents/codes"), "valid codes"),
         (
-            sessions, "MAX_TOKENS", lambda ann, i: ann.ask(
-                "POST", "account/tokens", json={"name": f"t{i}", "role": "member", "days": 1}
-            ), "tokens",
+            sessions,
+            "MAX_TOKENS",
+            lambda ann, i: ann.ask("POST", "account/tokens", json={"name": f"t{i}", "role": "member", "days": 1}),
+            "tokens",
         ),
         (projects, "MAX_PROJECTS", lambda ann, i: ann.ask("POST", "projects", json={"name": f"p{i}"}), "projects"),
     ],
-)  # fmt: skip
+)
 def test_codes_tokens_and_projects_of_a_user_are_bounded(
     team: Team,
     monkeypatch: pytest.MonkeyPatch,

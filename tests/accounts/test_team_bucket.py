@@ -81,8 +81,10 @@ def test_a_model_goes_past_the_server_into_a_job(site: tuple[Site, JobService]) 
     assert ann.ask("POST", f"uploads/direct/{way['upload']}").status_code == 422, "it is not there yet"
     put(way, MODEL)
     assert ann.ask("GET", f"uploads/direct/{way['upload']}").get_json() == {
-        "upload": way["upload"], "have_bytes": len(MODEL), "parts": [],
-    }  # fmt: skip
+        "upload": way["upload"],
+        "have_bytes": len(MODEL),
+        "parts": [],
+    }
     answer = ann.ask("POST", f"uploads/direct/{way['upload']}")
     assert (answer.status_code, answer.get_json()["blob"], answer.get_json()["kind"]) == (201, SHA256, "model")
     assert ann.ask("GET", f"uploads/direct/{way['upload']}").status_code == 404, "it is a blob now"

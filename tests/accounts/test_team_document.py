@@ -61,8 +61,14 @@ class Place:
         master, slave = os.openpty()
         process = subprocess.Popen(
             [*sandbox.machine(folders, {"/wheels": self.wheels, **readable}), *command],
-            env=environment, stdin=slave, stdout=slave, stderr=slave, start_new_session=True, text=True, cwd="/",
-        )  # fmt: skip
+            env=environment,
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            text=True,
+            cwd="/",
+        )
         os.close(slave)
         self.terminal, self.seen = master, ""
         return process
@@ -152,9 +158,14 @@ def test_from_nothing_to_a_job_of_a_team(place: Place) -> None:
         submit = ["submit", str(MODEL_FILE), "--server", f"http://127.0.0.1:{port}", "--backend", "onnxruntime"]
         wish = ["--batch", "1,2", "--min-s", "0.05", "--profile-runs", "3", "--wait"]  # which fails where the job does
         done = subprocess.run(
-            [sys.executable, "-m", "visualprof", *submit, *wish], cwd=ROOT, capture_output=True, text=True,
-            env={**os.environ, "VISUALPROF_TOKEN": token}, timeout=120, check=False,
-        )  # fmt: skip
+            [sys.executable, "-m", "visualprof", *submit, *wish],
+            cwd=ROOT,
+            capture_output=True,
+            text=True,
+            env={**os.environ, "VISUALPROF_TOKEN": token},
+            timeout=120,
+            check=False,
+        )
         assert done.returncode == 0, done.stdout + done.stderr
         (job,) = ask(port, "GET", "jobs", **you)["jobs"]
         assert (job["state"], job["tasks"][0]["points"]) == ("succeeded", 2)

@@ -30,8 +30,11 @@ def test_a_user_sees_usage_and_quota(team: Team) -> None:
     bound(team, "bob", upload_bytes=7)
     account = team.browser("ann").ask("GET", "account").get_json()
     assert account["quota"] == {
-        "jobs_waiting": 5, "jobs_running": None, "upload_bytes": None, "device_ns": 10 * HOUR_NS,
-    }  # fmt: skip
+        "jobs_waiting": 5,
+        "jobs_running": None,
+        "upload_bytes": None,
+        "device_ns": 10 * HOUR_NS,
+    }
     assert account["used"] == {"jobs_waiting": 1, "jobs_running": 0, "upload_bytes": SIZE, "device_ns": 0}
     listed = team.browser("root").ask("GET", "quotas").get_json()
     own = {user["email"].partition("@")[0]: user["own"] for user in listed["users"]}
@@ -47,8 +50,9 @@ def test_a_job_beyond_the_quota_is_rejected_with_a_hint(team: Team) -> None:
     request |= {"key": "second", "specs": [{"id": "cpu", "backend": "onnxruntime"}]}
     answer = ann.ask("POST", "jobs", json=request)
     assert (answer.status_code, answer.get_json()) == (
-        429, {"error": "jobs that wait: 1 of 1", "hint": "cancel one, or ask an administrator for more"},
-    )  # fmt: skip
+        429,
+        {"error": "jobs that wait: 1 of 1", "hint": "cancel one, or ask an administrator for more"},
+    )
     ann.ask("POST", f"jobs/{team.job}/cancel")
     again = ann.ask("POST", "jobs", json=request)
     assert again.status_code == 201
@@ -98,8 +102,10 @@ def test_changes_are_in_the_log(team: Team) -> None:
     deeds = root.ask("GET", "audit").get_json()["deeds"]
     told = [deed["subject"] for deed in deeds if deed["action"] == "change quota"]
     assert told == [
-        "ann@example.org: default", "ann@example.org: jobs_waiting 3, upload_bytes 9", "everybody: jobs_running 2",
-    ]  # fmt: skip
+        "ann@example.org: default",
+        "ann@example.org: jobs_waiting 3, upload_bytes 9",
+        "everybody: jobs_running 2",
+    ]
 
 
 def test_impossible_quotas(team: Team) -> None:

@@ -26,13 +26,25 @@ def cookie_of(browser: Browser) -> str:
 def test_a_user_logs_in_and_out(team: Team) -> None:
     browser = team.browser()
     assert browser.ask("GET", "session").get_json() == {
-        "trusted": False, "accounts": True, "registration": "invitation", "person": None, "token": "",
-        "by_proxy": False, "issuer": "", "by_mail": False, "direct": False, "leave": "",
-    }  # fmt: skip
+        "trusted": False,
+        "accounts": True,
+        "registration": "invitation",
+        "person": None,
+        "token": "",
+        "by_proxy": False,
+        "issuer": "",
+        "by_mail": False,
+        "direct": False,
+        "leave": "",
+    }
     answer = browser.log_in(" Ann@Example.org ")
     assert answer.get_json()["person"] == {
-        "id": team.ids["ann"], "email": "ann@example.org", "name": "ann", "role": "member", "session": True,
-    }  # fmt: skip
+        "id": team.ids["ann"],
+        "email": "ann@example.org",
+        "name": "ann",
+        "role": "member",
+        "session": True,
+    }
     header = answer.headers["Set-Cookie"]
     assert all(part in header for part in ("HttpOnly", "SameSite=Lax", "Path=/"))
     cookie = cookie_of(browser)

@@ -46,12 +46,32 @@ def test_webhook_requests_are_signed() -> None:
 @pytest.mark.parametrize(
     "host",
     [
-        "127.0.0.1", "localhost", "2130706433", "0x7f000001", "0177.0.0.1", "127.1", "0.0.0.0", "10.0.0.1",
-        "172.16.0.1", "192.168.1.1", "169.254.169.254", "100.64.0.1", "224.0.0.1", "255.255.255.255", "[::1]", "[::]",
-        "[::ffff:127.0.0.1]", "[::ffff:a00:1]", "[fe80::1]", "[fc00::1]", "[ff02::1]", "[64:ff9b::7f00:1]",
-        "[2002:7f00:1::]", "[2001:0:7f00:1::]",
+        "127.0.0.1",
+        "localhost",
+        "2130706433",
+        "0x7f000001",
+        "0177.0.0.1",
+        "127.1",
+        "0.0.0.0",
+        "10.0.0.1",
+        "172.16.0.1",
+        "192.168.1.1",
+        "169.254.169.254",
+        "100.64.0.1",
+        "224.0.0.1",
+        "255.255.255.255",
+        "[::1]",
+        "[::]",
+        "[::ffff:127.0.0.1]",
+        "[::ffff:a00:1]",
+        "[fe80::1]",
+        "[fc00::1]",
+        "[ff02::1]",
+        "[64:ff9b::7f00:1]",
+        "[2002:7f00:1::]",
+        "[2001:0:7f00:1::]",
     ],
-)  # fmt: skip
+)
 def test_private_addresses_are_not_reached(host: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_connected", lambda *_: pytest.fail("it connects"))
     with pytest.raises(DeliveryError, match="no public address"):
@@ -139,12 +159,28 @@ def test_an_answer_that_is_not_http_is_a_failure() -> None:
 @pytest.mark.parametrize(
     "url",
     [
-        "", "x", "ftp://a.example", "file:///etc/passwd", "gopher://a.example", "http://", "http:///x", "//a.example",
-        "http://user@a.example/", "http://u:p@a.example/", "http://a.example:22/", "http://a.example:25/",
-        "http://a.example:99999/", "http://a.example:x/", "http://a b.example/", "http://a.example/\r\nX: y",
-        "http://a.example/\tz", "http://ä.example/", "http://[::1/", "http://a.example/" + "x" * 1000,
+        "",
+        "x",
+        "ftp://a.example",
+        "file:///etc/passwd",
+        "gopher://a.example",
+        "http://",
+        "http:///x",
+        "//a.example",
+        "http://user@a.example/",
+        "http://u:p@a.example/",
+        "http://a.example:22/",
+        "http://a.example:25/",
+        "http://a.example:99999/",
+        "http://a.example:x/",
+        "http://a b.example/",
+        "http://a.example/\r\nX: y",
+        "http://a.example/\tz",
+        "http://ä.example/",
+        "http://[::1/",
+        "http://a.example/" + "x" * 1000,
     ],
-)  # fmt: skip
+)
 def test_invalid_webhook_addresses_are_rejected(url: str) -> None:
     with pytest.raises(BadParameter, match="webhook"):
         target_of(url)

@@ -153,9 +153,14 @@ def test_nothing_is_written_in_the_log_directory(assistant: Assistant) -> None:
     (server_folder / "visualprof.db").write_bytes(b"")
     before = {path: path.stat().st_mtime_ns for path in assistant.folder.rglob("*")}
     for tool, arguments in (
-        ("list_runs", {}), ("list_models", {}), ("list_evaluations", {}), ("list_cases", {}), ("trend", {}),
-        ("findings", {"run": "run"}), ("search_events", {"run": "run", "text": "k"}),
-    ):  # fmt: skip
+        ("list_runs", {}),
+        ("list_models", {}),
+        ("list_evaluations", {}),
+        ("list_cases", {}),
+        ("trend", {}),
+        ("findings", {"run": "run"}),
+        ("search_events", {"run": "run", "text": "k"}),
+    ):
         assistant.ask(tool, **arguments)
     assert {path: path.stat().st_mtime_ns for path in assistant.folder.rglob("*")} == before
 

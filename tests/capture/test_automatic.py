@@ -132,7 +132,8 @@ def test_the_variable_records_and_the_setting_is_checked(tmp_path: Path, monkeyp
 
 def test_settings_of_paths_with_colons() -> None:
     assert automatic.parsed("C:/runs:steps=5@100,stacks=1") == (
-        "C:/runs", {"steps": 5, "wait": 100, "warmup": 0, "stacks": True},
-    )  # fmt: skip
+        "C:/runs",
+        {"steps": 5, "wait": 100, "warmup": 0, "stacks": True},
+    )
     assert automatic.parsed("runs/to:day") == ("runs/to:day", {})
     assert automatic.topics("operator|sync") == Topics.OPERATOR | Topics.SYNC

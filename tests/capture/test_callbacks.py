@@ -17,31 +17,33 @@ from visualprof.capture.options import CaptureError  # noqa: E402
 from visualprof.reader import read_trace  # noqa: E402
 
 model = torch.nn.Linear(8, 8)
-KERAS = SimpleNamespace(
-    callbacks=SimpleNamespace(Callback=object), backend=SimpleNamespace(backend=lambda: "torch")
-)  # fmt: skip
+KERAS = SimpleNamespace(callbacks=SimpleNamespace(Callback=object), backend=SimpleNamespace(backend=lambda: "torch"))
 # The module that is imported, what stands for it where it is not installed, and its hooks with what they are given.
 LOOPS: dict[str, tuple[str, Any, tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]]] = {
     "lightning": (
         "lightning.pytorch",
         SimpleNamespace(Callback=object),
-        (("on_train_start", ("trainer", "module"), {}),
-         ("on_train_batch_end", ("trainer", "module", None, None, 0), {}),
-         ("on_train_end", ("trainer", "module"), {})),
+        (
+            ("on_train_start", ("trainer", "module"), {}),
+            ("on_train_batch_end", ("trainer", "module", None, None, 0), {}),
+            ("on_train_end", ("trainer", "module"), {}),
+        ),
     ),
     "transformers": (
         "transformers",
         SimpleNamespace(TrainerCallback=object),
-        (("on_train_begin", ("args", "state", "control"), {"model": None}),
-         ("on_step_end", ("args", "state", "control"), {"model": None}),
-         ("on_train_end", ("args", "state", "control"), {"model": None})),
+        (
+            ("on_train_begin", ("args", "state", "control"), {"model": None}),
+            ("on_step_end", ("args", "state", "control"), {"model": None}),
+            ("on_train_end", ("args", "state", "control"), {"model": None}),
+        ),
     ),
     "keras": (
         "keras",
         KERAS,
         (("on_train_begin", (), {"logs": None}), ("on_train_batch_end", (0,), {"logs": {}}), ("on_train_end", (), {})),
     ),
-}  # fmt: skip
+}
 
 
 @pytest.fixture(params=LOOPS)
@@ -92,9 +94,9 @@ def test_a_loop_that_ends_early_leaves_its_whole_steps(loop: Any, tmp_path: Path
 
 
 def test_keras_on_another_backend_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setitem(sys.modules, "keras", SimpleNamespace(
-        callbacks=KERAS.callbacks, backend=SimpleNamespace(backend=lambda: "jax")
-    ))  # fmt: skip
+    monkeypatch.setitem(
+        sys.modules, "keras", SimpleNamespace(callbacks=KERAS.callbacks, backend=SimpleNamespace(backend=lambda: "jax"))
+    )
     monkeypatch.delitem(sys.modules, "visualprof.capture.callbacks.keras", raising=False)
     module = importlib.import_module("visualprof.capture.callbacks.keras")
     with pytest.raises(CaptureError, match="cannot record Keras on jax"):

@@ -22,11 +22,25 @@ NOW = 1_000 * S
 def beat(rank: int = 0, **said: Any) -> Heartbeat:
     """A rank of two that has just said that it lives: of another machine, so that no process is looked for."""
     whole: dict[str, Any] = {
-        "worker": f"rank{rank}_far_{rank + 5}", "rank": rank, "world_size": 2, "host": "far", "pid": rank + 5,
-        "where": "", "started": None, "framework": "torch", "can": ["memory"], "problem": "", "step": 100,
-        "step_ns": S, "fastest_ns": S, "stepped_ns": NOW, "watches": False, "state": "listening", "t_ns": NOW,
+        "worker": f"rank{rank}_far_{rank + 5}",
+        "rank": rank,
+        "world_size": 2,
+        "host": "far",
+        "pid": rank + 5,
+        "where": "",
+        "started": None,
+        "framework": "torch",
+        "can": ["memory"],
+        "problem": "",
+        "step": 100,
+        "step_ns": S,
+        "fastest_ns": S,
+        "stepped_ns": NOW,
+        "watches": False,
+        "state": "listening",
+        "t_ns": NOW,
         "monotonic_ns": 0,
-    }  # fmt: skip
+    }
     return Heartbeat(**(whole | said))
 
 
@@ -197,13 +211,22 @@ def test_an_invalid_request_gives_none(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "wrong",
     [
-        {"count": 0}, {"count": 101}, {"count": True}, {"count": 1.5}, {"starts": []},
+        {"count": 0},
+        {"count": 101},
+        {"count": True},
+        {"count": 1.5},
+        {"starts": []},
         {"starts": [5, 5], "read_by": [1, 2]},
-        {"starts": [5], "read_by": [5]}, {"starts": list(range(9, 14)), "read_by": list(range(5))}, {"options": {}},
-        {"options": {"memory": True, "shapes": True, "stacks": True, "logdir": True}}, {"workers": [1]},
-        {"options": {"memory": "/etc", "shapes": True, "stacks": True}}, {"id": "x" * 1001}, {"expires_ns": 1 << 63},
+        {"starts": [5], "read_by": [5]},
+        {"starts": list(range(9, 14)), "read_by": list(range(5))},
+        {"options": {}},
+        {"options": {"memory": True, "shapes": True, "stacks": True, "logdir": True}},
+        {"workers": [1]},
+        {"options": {"memory": "/etc", "shapes": True, "stacks": True}},
+        {"id": "x" * 1001},
+        {"expires_ns": 1 << 63},
     ],
-)  # fmt: skip
+)
 def test_a_request_asks_for_nothing_else(tmp_path: Path, wrong: dict[str, Any]) -> None:
     good = Request(
         id="a1",

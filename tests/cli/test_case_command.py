@@ -22,13 +22,22 @@ from visualprof.remote.child.case.task import CaseTask, check_requirements
 from visualprof.remote.protocol import TaskFailure
 
 RESULT = {
-    "schema": "visualprof.case/1", "case": "resnet50", "framework": "pytorch", "vendor": "nvidia",
-    "compiler": "tensorrt", "precision": "fp16", "batch_size": 256, "state": "succeeded", "flops_per_s": 101.481e12,
+    "schema": "visualprof.case/1",
+    "case": "resnet50",
+    "framework": "pytorch",
+    "vendor": "nvidia",
+    "compiler": "tensorrt",
+    "precision": "fp16",
+    "batch_size": 256,
+    "state": "succeeded",
+    "flops_per_s": 101.481e12,
     "mfu": 0.32526,
-    "e2e_ns": 613_400_000_000, "memory_used_bytes": 21152661504, "memory_total_bytes": 40 << 30,
+    "e2e_ns": 613_400_000_000,
+    "memory_used_bytes": 21152661504,
+    "memory_total_bytes": 40 << 30,
     "validation": {"whole_per_s": 1358.94, "core_per_s": 4263.25, "accuracy": 0.762, "samples": 50000},
     "inference": {"whole_per_s": 1391.4, "core_per_s": 12406.0, "accuracy": 0.762, "samples": 50000},
-}  # fmt: skip
+}
 
 
 def _result(folder: Path, **changes: object) -> Path:
@@ -42,10 +51,22 @@ def test_a_result_reads_as_flagperf_writes_it(tmp_path: Path, capsys: pytest.Cap
     line, _, table = capsys.readouterr().out.partition("\n\n")
     values = ast.literal_eval(line)
     assert list(values) == [
-        "vendor", "compiler", "precision", "batchsize", "flops", "e2e_time(second)", "p_validation_whole(qps)",
-        "p_validation_core(qps)", "p_inference_whole(qps)", "*p_inference_core(qps)", "val_average_acc",
-        "infer_average_acc", "vendor_usage(GiB)", "vendor_max_mem(GiB)", "*MFU",
-    ]  # fmt: skip
+        "vendor",
+        "compiler",
+        "precision",
+        "batchsize",
+        "flops",
+        "e2e_time(second)",
+        "p_validation_whole(qps)",
+        "p_validation_core(qps)",
+        "p_inference_whole(qps)",
+        "*p_inference_core(qps)",
+        "val_average_acc",
+        "infer_average_acc",
+        "vendor_usage(GiB)",
+        "vendor_max_mem(GiB)",
+        "*MFU",
+    ]
     assert (values["e2e_time(second)"], values["vendor_usage(GiB)"], values["*MFU"]) == (613.4, 19.7, "32.5%")
     row = [cell.strip() for cell in table.splitlines()[2].strip("|").split("|")]
     assert row[:5] == ["tensorrt", "fp16", "256", "613.4", "1358.94"]
@@ -82,10 +103,18 @@ def test_a_new_case_is_complete_and_has_a_valid_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     "words",
-    [["run"], ["run", "nowhere"], ["check", "nowhere"], ["run", "{net}", "--vendor", "nobody"],
-     ["run", "{net}", "--framework", "paddle"], ["run", "{net}", "--data", "/nowhere"], ["run", "{net}", "--set", "x"],
-     ["show", "/nowhere"], ["compare", "/nowhere"]],
-)  # fmt: skip
+    [
+        ["run"],
+        ["run", "nowhere"],
+        ["check", "nowhere"],
+        ["run", "{net}", "--vendor", "nobody"],
+        ["run", "{net}", "--framework", "paddle"],
+        ["run", "{net}", "--data", "/nowhere"],
+        ["run", "{net}", "--set", "x"],
+        ["show", "/nowhere"],
+        ["compare", "/nowhere"],
+    ],
+)
 def test_impossible_options_are_reported(tmp_path: Path, words: list[str]) -> None:
     net = numpy_case(tmp_path / "net")
     assert main(["case", *(word.replace("{net}", str(net)) for word in words)]) == 2

@@ -314,10 +314,17 @@ def test_sorting_columns_does_not_import_numpy_extras(tmp_path: Path) -> None:
     """`np.unique` of values alone asks whether they are masked, and loads what they would be (9 ms)."""
     names = [{"ph": "M", "name": "thread_name", "pid": 1, "tid": t, "args": {"name": f"t{t}"}} for t in range(40)]
     memory = [
-        {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": i,
-         "args": {"Addr": i // 2, "Bytes": 1 - i % 2 * 2, "Device Type": 0, "Device Id": 0}}
+        {
+            "ph": "i",
+            "cat": "cpu_instant_event",
+            "name": "[memory]",
+            "pid": 1,
+            "tid": 1,
+            "ts": i,
+            "args": {"Addr": i // 2, "Bytes": 1 - i % 2 * 2, "Device Type": 0, "Device Id": 0},
+        }
         for i in range(3000)
-    ]  # fmt: skip
+    ]
     ops = [{"ph": "X", "cat": "cpu_op", "name": f"op{i % 9}", "pid": 1, "tid": 1, "ts": i, "dur": 1} for i in range(99)]
     path = tmp_path / "memory.json"
     path.write_text(json.dumps({"schemaVersion": 1, "traceEvents": [*names, *memory, *ops, *names]}))

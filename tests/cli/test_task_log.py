@@ -15,8 +15,9 @@ def test_the_last_traceback_is_shown_without_the_lines_of_a_clean_up() -> None:
 def test_a_long_traceback_keeps_its_end_which_names_the_error() -> None:
     frames = [f"  {line}" for line in NOISE]
     assert error_lines([TRACEBACK[0], *frames, "RuntimeError: out of memory", "done"], 2) == [
-        "  step 29", "RuntimeError: out of memory",
-    ]  # fmt: skip
+        "  step 29",
+        "RuntimeError: out of memory",
+    ]
 
 
 def test_without_a_traceback_the_lines_end_with_the_last_error() -> None:

@@ -397,9 +397,14 @@ class JobsFake:
             return 201, self._submit(content), JobAnswer
         if not parts:
             answer = {
-                "revision": self.revision, "since": None, "jobs": self.jobs, "waits": {}, "leaving": {},
-                "problem": self.problem, "hint": None,
-            }  # fmt: skip
+                "revision": self.revision,
+                "since": None,
+                "jobs": self.jobs,
+                "waits": {},
+                "leaving": {},
+                "problem": self.problem,
+                "hint": None,
+            }
             return 200, answer, JobsAnswer
         found = next((row for row in self.jobs if row["id"] == parts[0]), None)
         if found is None:

@@ -30,16 +30,35 @@ def point(batch: int, taken: np.ndarray[Any, np.dtype[np.uint32]], offset: int, 
     percentiles = {k: int(np.percentile(taken, p)) if n >= ENOUGH[k] else None for k, p in shares.items()}
     start = START + batch * 10_000_000_000
     row = {
-        "batch": batch, "n": n, "duration_ns": total, "load_ns": 41_000_000, "first_ns": int(taken[0]) * 3,
-        "warmup_n": 20, "qps": n / total * 1e9, "samples_per_s": n * batch / total * 1e9,
-        "whole_samples_per_s": n * batch / total * 0.8e9, "mean_ns": total // n, "min_ns": int(taken.min()),
-        "max_ns": int(taken.max()), **percentiles, "p999_ns": None,
-        "trusted": [p for k, p in shares.items() if n >= ENOUGH[k]], "iqr_ns": int(taken.std()),
-        "window_p50_ns": [int(np.median(part)) for part in np.array_split(taken, 3)], "stable": True,
-        "involuntary_switches": 3, "pressure": 0.02, "host_busy": False, "rss_bytes": 210 << 20,
-        "gpu_memory_bytes": None, "energy_j_per_sample": None, "throttled": None, "start_ns": start,
-        "end_ns": start + total, "latencies": [offset, n],
-    }  # fmt: skip
+        "batch": batch,
+        "n": n,
+        "duration_ns": total,
+        "load_ns": 41_000_000,
+        "first_ns": int(taken[0]) * 3,
+        "warmup_n": 20,
+        "qps": n / total * 1e9,
+        "samples_per_s": n * batch / total * 1e9,
+        "whole_samples_per_s": n * batch / total * 0.8e9,
+        "mean_ns": total // n,
+        "min_ns": int(taken.min()),
+        "max_ns": int(taken.max()),
+        **percentiles,
+        "p999_ns": None,
+        "trusted": [p for k, p in shares.items() if n >= ENOUGH[k]],
+        "iqr_ns": int(taken.std()),
+        "window_p50_ns": [int(np.median(part)) for part in np.array_split(taken, 3)],
+        "stable": True,
+        "involuntary_switches": 3,
+        "pressure": 0.02,
+        "host_busy": False,
+        "rss_bytes": 210 << 20,
+        "gpu_memory_bytes": None,
+        "energy_j_per_sample": None,
+        "throttled": None,
+        "start_ns": start,
+        "end_ns": start + total,
+        "latencies": [offset, n],
+    }
     return row | more
 
 
@@ -47,13 +66,27 @@ def sample(t_ns: int, batch: int, gpu: bool) -> dict[str, Any]:
     """A line of monitor.jsonl."""
     wave = (t_ns // 100_000_000) % 7
     environment = {
-        "util": 0.6 + 0.05 * wave, "mem_util": 0.2, "sm_mhz": 1980 - 15 * wave, "mem_mhz": 2619,
-        "memory_bytes": 2 << 30, "power_w": 310 + wave, "temperature_c": 46, "throttle": 0,
-    }  # fmt: skip
+        "util": 0.6 + 0.05 * wave,
+        "mem_util": 0.2,
+        "sm_mhz": 1980 - 15 * wave,
+        "mem_mhz": 2619,
+        "memory_bytes": 2 << 30,
+        "power_w": 310 + wave,
+        "temperature_c": 46,
+        "throttle": 0,
+    }
     return {
-        "t_ns": t_ns, "phase": "measuring", "batch": batch, "cpu": 0.3 + 0.02 * wave, "child_cpu": 0.26, "load1": 1.2,
-        "pressure": 0.02, "rss_bytes": 210 << 20, "involuntary_switches": 3, "gpus": [environment] if gpu else [],
-    }  # fmt: skip
+        "t_ns": t_ns,
+        "phase": "measuring",
+        "batch": batch,
+        "cpu": 0.3 + 0.02 * wave,
+        "child_cpu": 0.26,
+        "load1": 1.2,
+        "pressure": 0.02,
+        "rss_bytes": 210 << 20,
+        "involuntary_switches": 3,
+        "gpus": [environment] if gpu else [],
+    }
 
 
 def result(
@@ -81,11 +114,23 @@ def result(
     model = {"name": f"{name}.onnx", "sha256": "0" * 64, "format": "onnx", "file": f"{name}.onnx"}
     about = {"schema": "visualprof.job/1", "job": job, "task": f"{job}-{spec}", "attempt": 1, "name": name}
     configuration = {
-        "agent": agent, "agent_id": "a1", "platform": "cuda" if gpu else "x86", "machine": "x86_64", "system": "Linux",
-        "hostname": agent, "cpu": "Xeon Platinum 8480+", "cores": 16, "python": "3.11.7", "backend": backend,
-        "gpus": [{"id": "cuda:0", "name": "NVIDIA H200"}] if gpu else [], "version": version, "device": device,
-        "effective": effective or {"precision": "f32"}, "sandbox": 2, "visualprof": "0.1.0",
-    }  # fmt: skip
+        "agent": agent,
+        "agent_id": "a1",
+        "platform": "cuda" if gpu else "x86",
+        "machine": "x86_64",
+        "system": "Linux",
+        "hostname": agent,
+        "cpu": "Xeon Platinum 8480+",
+        "cores": 16,
+        "python": "3.11.7",
+        "backend": backend,
+        "gpus": [{"id": "cuda:0", "name": "NVIDIA H200"}] if gpu else [],
+        "version": version,
+        "device": device,
+        "effective": effective or {"precision": "f32"},
+        "sandbox": 2,
+        "visualprof": "0.1.0",
+    }
     lines: list[dict[str, Any]] = []
     raw = b""
     for number, batch in enumerate((1, 2, 4, 8, 16)):
@@ -94,10 +139,17 @@ def result(
         raw += samples.tobytes()
     profiles = [{"pass": "timeline", "file": "timeline.json.gz", "start_ns": START, "batch": 1, "runs": 20}]
     status = {
-        "schema": "visualprof.status/1", "state": "succeeded", "reason": None, "error": None, "hint": None,
-        "warnings": [], "started_ns": finished_ns - 60_000_000_000, "finished_ns": finished_ns, "load_ns": 41_000_000,
+        "schema": "visualprof.status/1",
+        "state": "succeeded",
+        "reason": None,
+        "error": None,
+        "hint": None,
+        "warnings": [],
+        "started_ns": finished_ns - 60_000_000_000,
+        "finished_ns": finished_ns,
+        "load_ns": 41_000_000,
         "profiles": profiles if profiled else [],
-    }  # fmt: skip
+    }
     devices = [{"id": "cuda:0", "name": "NVIDIA H200", "uuid": "u"}] if gpu else []
     head: dict[str, Any] = {"schema": "visualprof.monitor/1", "interval_ms": 100, "pid": 1, "gpus": devices}
     ticks = [(line["start_ns"] + t, line["batch"]) for line in lines for t in range(0, 3_000_000_000, 100_000_000)]

@@ -31,13 +31,25 @@ def measured(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[
     ):
         ended = ("succeeded", "summary") if inference else ("failed", "export")
         result = CaseResult(
-            SCHEMA, run.partition("/")[0], "pytorch", "cpu", compiler, "fp32", 4, ended[0], host="lab", step=ended[1],
+            SCHEMA,
+            run.partition("/")[0],
+            "pytorch",
+            "cpu",
+            compiler,
+            "fp32",
+            4,
+            ended[0],
+            host="lab",
+            step=ended[1],
             reason="" if inference else "model_error",
             error="" if inference else "export: ValueError: no such operator",
-            validation=validation, inference=inference, verdict="same" if inference else "", finished_ns=10**18,
+            validation=validation,
+            inference=inference,
+            verdict="same" if inference else "",
+            finished_ns=10**18,
             steps=[CaseStep("init", "done", 5 * MS), CaseStep("export", "done" if inference else "failed", 7 * MS)],
             settings=[CaseSetting("batch_size", "4", "command line", "8")],
-        )  # fmt: skip
+        )
         (folder / run).mkdir(parents=True)
         (folder / run / "case.json").write_bytes(msgspec.json.encode(result))
         (folder / run / "log.txt").write_text(f"== init\nlog of {run}\n", "utf-8")

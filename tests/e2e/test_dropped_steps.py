@@ -15,11 +15,20 @@ from tests.views.test_stages import training
 from tests.views.test_steps import host, launched
 
 SAID = {
-    "en": (["Step not counted: 4, because it is incomplete: 30 work items, compared with 50 in the previous step.",
-            "Steps not counted: 5, 6, because none of their work was recorded."], "Stages", "Backward (derived)"),
-    "zh": (["未计入的步：4，该步不完整：只有 30 项工作，前一步有 50 项。",
-            "未计入的步：5, 6，没有记录到其任何工作。"], "阶段", "反向（推定）"),
-}  # fmt: skip
+    "en": (
+        [
+            "Step not counted: 4, because it is incomplete: 30 work items, compared with 50 in the previous step.",
+            "Steps not counted: 5, 6, because none of their work was recorded.",
+        ],
+        "Stages",
+        "Backward (derived)",
+    ),
+    "zh": (
+        ["未计入的步：4，该步不完整：只有 30 项工作，前一步有 50 项。", "未计入的步：5, 6，没有记录到其任何工作。"],
+        "阶段",
+        "反向（推定）",
+    ),
+}
 
 
 @pytest.mark.parametrize("language", SAID)

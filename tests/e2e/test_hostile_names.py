@@ -33,19 +33,34 @@ def trace() -> str:
         ts, dur = 1000 * i, 900 - 100 * i
         host = {"ph": "X", "pid": 1, "tid": 1}
         events += [
-            host | {
-                "cat": "cpu_op", "name": name, "ts": ts, "dur": dur,
+            host
+            | {
+                "cat": "cpu_op",
+                "name": name,
+                "ts": ts,
+                "dur": dur,
                 "args": {"External id": i, "Input Dims": [[name]], "Call stack": f"{name};{name}"},
             },
             host | {"cat": "user_annotation", "name": name, "ts": ts, "dur": dur},
-            host | {
-                "cat": "cuda_runtime", "name": f"cuda{name}", "ts": ts + 1, "dur": 5, "args": {"correlation": i + 1},
+            host
+            | {
+                "cat": "cuda_runtime",
+                "name": f"cuda{name}",
+                "ts": ts + 1,
+                "dur": 5,
+                "args": {"correlation": i + 1},
             },
             {
-                "ph": "X", "cat": "kernel", "name": name, "pid": 0, "tid": 7, "ts": ts + 10, "dur": dur - 20,
+                "ph": "X",
+                "cat": "kernel",
+                "name": name,
+                "pid": 0,
+                "tid": 7,
+                "ts": ts + 10,
+                "dur": dur - 20,
                 "args": {"device": 0, "stream": 7, "correlation": i + 1, "grid": [name, 1, 1], "block": [32, 1, 1]},
             },
-        ]  # fmt: skip
+        ]
     device = {"id": 0, "name": IMAGE, "totalGlobalMem": 2**34, "computeMajor": 8, "computeMinor": 0, "numSms": 108}
     return json.dumps({"schemaVersion": 1, "deviceProperties": [device], "host_name": SCRIPT, "traceEvents": events})
 

@@ -138,9 +138,16 @@ def test_a_spec_can_be_doubled_changed_and_removed(open_page: Callable[..., Page
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
     assert sent["specs"][1] == {
-        "id": "ort-cuda-f32-4t-basic", "backend": "onnxruntime", "version": "", "agent": "",
-        "platform": "cuda", "device": "cpu", "precision": "f32", "threads": 4, "options": {"optimization": "basic"},
-    }  # fmt: skip
+        "id": "ort-cuda-f32-4t-basic",
+        "backend": "onnxruntime",
+        "version": "",
+        "agent": "",
+        "platform": "cuda",
+        "device": "cpu",
+        "precision": "f32",
+        "threads": 4,
+        "options": {"optimization": "basic"},
+    }
 
 
 def test_errors_are_shown_at_their_fields(open_page: Callable[..., Page], fake: JobsFake) -> None:

@@ -39,11 +39,19 @@ def searched() -> dict[str, Any]:
     again = {"at": 3, "ratio": ratio(0.5), "margin": 0.08, "figures": trials[2]["figures"], "missed": []}
     again["verdict"] = "better"
     return {
-        "schema": "visualprof.search/1", "objective": "throughput", "method": "exhaustive", "settings": 4, "total": 4,
-        "where": [{"text": "p99<5ms", "field": "p99_ns", "sign": "<", "limit": 5e6}], "complete": True, "data_rows": 8,
+        "schema": "visualprof.search/1",
+        "objective": "throughput",
+        "method": "exhaustive",
+        "settings": 4,
+        "total": 4,
+        "where": [{"text": "p99<5ms", "field": "p99_ns", "sign": "<", "limit": 5e6}],
+        "complete": True,
+        "data_rows": 8,
         "default": {"same": ratio(1.0), "margin": 0.08, "figures": trials[0]["figures"], "missed": []},
-        "trials": trials, "best": again, "again": [again],
-    }  # fmt: skip
+        "trials": trials,
+        "best": again,
+        "again": [again],
+    }
 
 
 def test_all_trials_are_shown_and_the_best_is_marked(

@@ -20,9 +20,13 @@ STACK = "torch/nn/linear.py(9): forward;torch/nn/module.py(1): call;/work/net/tr
 @pytest.fixture
 def page(serve: Serve, visit: Visits, tmp_path: Path) -> Page:
     events = [
-        op("aten::mm", 0, 50, **{"Call stack": STACK}), call(10, 1), kernel(100, 1, dur=75, name=FULL),
-        op("aten::add", 60, 50), call(70, 2), kernel(200, 2, dur=25, name="add"),
-    ]  # fmt: skip
+        op("aten::mm", 0, 50, **{"Call stack": STACK}),
+        call(10, 1),
+        kernel(100, 1, dur=75, name=FULL),
+        op("aten::add", 60, 50),
+        call(70, 2),
+        kernel(200, 2, dur=25, name="add"),
+    ]
     folder = tmp_path / "runs"
     folder.mkdir()
     (folder / "trace.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))

@@ -29,9 +29,12 @@ def message_classes(package: str, schema: str) -> dict[str, Any]:
             messages[message] = file.message_type.add(name=message)
         plain = kind.removeprefix("[]")
         messages[message].field.add(
-            name=name, number=int(number), label=3 if kind.startswith("[]") else 1, type=KINDS.get(plain, 11),
+            name=name,
+            number=int(number),
+            label=3 if kind.startswith("[]") else 1,
+            type=KINDS.get(plain, 11),
             type_name=None if plain in KINDS else f".{package}.{plain}",
-        )  # fmt: skip
+        )
     pool = descriptor_pool.DescriptorPool()
     pool.Add(file)
     return {name: message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{package}.{name}")) for name in messages}

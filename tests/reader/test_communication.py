@@ -25,17 +25,39 @@ from visualprof.views.measure.ranks.rank_summary import rank_summary
 @pytest.mark.parametrize(
     "name",
     [
-        "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)", "rcclGenericKernel", "mcclKernel_AllReduce",
-        "void cncl_all_gather()", "bkcl_send", "eccl_kernel", "ixcclDevKernel", "lcclAllReduce", "xccl_kernel",
-        "flagcxKernel", "hcom_allReduce__586_0_1", "all-gather-start.3", "%reduce-scatter.1", "ragged-all-to-all",
-        "collective-permute-done", "send.4", "recv-done", "void vllm::cross_device_reduce_2stage<half, 8>(int)",
-        "void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8>()", "oneShotAllReduceKernel",
-        "void multimem_all_gather_kernel<16>(int)", "one_shot_all_reduce_kernel", "nvshmemx_quiet_kernel",
-        "void deep_ep::internode_ll::combine<true>(int)", "void dpsk::ep::internode::cached_notify<false>(int)",
-        "void mscclpp::allreduce7<half>()", "quickreduce::allreduce_prototype_twoshot", "userbuffers_fp16_sum_inplace",
-        "void mori::moe::EpCombineInterNodeKernel<int>()", "iris::all_gather_kernel", "MoeDistributeDispatch",
+        "ncclDevKernel_Generic_1(ncclDevKernelArgsStorage<4096ul>)",
+        "rcclGenericKernel",
+        "mcclKernel_AllReduce",
+        "void cncl_all_gather()",
+        "bkcl_send",
+        "eccl_kernel",
+        "ixcclDevKernel",
+        "lcclAllReduce",
+        "xccl_kernel",
+        "flagcxKernel",
+        "hcom_allReduce__586_0_1",
+        "all-gather-start.3",
+        "%reduce-scatter.1",
+        "ragged-all-to-all",
+        "collective-permute-done",
+        "send.4",
+        "recv-done",
+        "void vllm::cross_device_reduce_2stage<half, 8>(int)",
+        "void flashinfer::trtllm_mnnvl_allreduce::oneshotAllreduceFusionKernel<8>()",
+        "oneShotAllReduceKernel",
+        "void multimem_all_gather_kernel<16>(int)",
+        "one_shot_all_reduce_kernel",
+        "nvshmemx_quiet_kernel",
+        "void deep_ep::internode_ll::combine<true>(int)",
+        "void dpsk::ep::internode::cached_notify<false>(int)",
+        "void mscclpp::allreduce7<half>()",
+        "quickreduce::allreduce_prototype_twoshot",
+        "userbuffers_fp16_sum_inplace",
+        "void mori::moe::EpCombineInterNodeKernel<int>()",
+        "iris::all_gather_kernel",
+        "MoeDistributeDispatch",
     ],
-)  # fmt: skip
+)
 def test_kernels_that_communicate(name: str) -> None:
     assert is_communication_kernel(name)
 
@@ -43,13 +65,18 @@ def test_kernels_that_communicate(name: str) -> None:
 @pytest.mark.parametrize(
     "name",
     [
-        "void at::native::reduce_kernel<512, 1, ReduceOp<float>>()", "__amd_rocclr_copyBuffer", "occlusion_kernel",
+        "void at::native::reduce_kernel<512, 1, ReduceOp<float>>()",
+        "__amd_rocclr_copyBuffer",
+        "occlusion_kernel",
         "void cutlass::device_kernel<flash::FlashAttnFwdSm90<flash::CollectiveMainloopFwdSm90<2>>>()",
-        "void softmax<BlockAllReduce<float>>()", "void dpsk::ep::cuda::get_dispatch_layout<256>()",
-        "void deep_ep::intranode::get_dispatch_layout<256>()", "reduce_segments", "splitKreduce_kernel",
+        "void softmax<BlockAllReduce<float>>()",
+        "void dpsk::ep::cuda::get_dispatch_layout<256>()",
+        "void deep_ep::intranode::get_dispatch_layout<256>()",
+        "reduce_segments",
+        "splitKreduce_kernel",
         "sender_kernel",
     ],
-)  # fmt: skip
+)
 def test_kernels_that_do_not_communicate(name: str) -> None:
     assert not is_communication_kernel(name)
     assert not computes_and_communicates(name)

@@ -45,8 +45,15 @@ def test_counters_of_the_agent_do_not_change_the_format(name: str, ticks: int, t
     document: Any = json.loads(path.read_bytes())
     listed = isinstance(document, list)
     start = origin + round(first_stamp(document if listed else document["traceEvents"]) * 1000)
-    sample = {"phase": "profiling", "batch": 1, "cpu": 0.5, "child_cpu": 0.2, "pressure": 0.1, "rss_bytes": 10**9,
-              "gpus": [{"util": 0.5, "sm_mhz": 1700, "power_w": 300.5, "temperature_c": 50}]}  # fmt: skip
+    sample = {
+        "phase": "profiling",
+        "batch": 1,
+        "cpu": 0.5,
+        "child_cpu": 0.2,
+        "pressure": 0.1,
+        "rss_bytes": 10**9,
+        "gpus": [{"util": 0.5, "sm_mhz": 1700, "power_w": 300.5, "temperature_c": 50}],
+    }
     lines = [{"schema": "visualprof.monitor/1"}, *({"t_ns": start + i * 10**6, **sample} for i in range(ticks))]
     (tmp_path / "monitor.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     kind = "chrome_list" if listed else "chrome_object"

@@ -125,18 +125,33 @@ def test_a_log_directory_lists_what_takes_the_place_of_a_recording(tmp_path: Pat
     page = b"<!DOCTYPE html><html></html>"
     database(tmp_path / "study.db", "trials")
     files = {
-        "run.pt.trace.json": POINTER, "model.onnx": POINTER, "frozen.pb": page, "snap.pickle": pickle.dumps([1]),
-        "trace.json": '{"a": 1}'.encode("utf-16"), "report.nsys-rep": b"NVIDIA", "index.html": page,
-        "picture.png": POINTER, "weights.pt": pickle.dumps([1]), "notes.txt": b"hello", "jobs.sqlite": b"",
-        "config.yaml": b"a: 1", "data.npy": b"\x93NUMPY",
-    }  # fmt: skip
+        "run.pt.trace.json": POINTER,
+        "model.onnx": POINTER,
+        "frozen.pb": page,
+        "snap.pickle": pickle.dumps([1]),
+        "trace.json": '{"a": 1}'.encode("utf-16"),
+        "report.nsys-rep": b"NVIDIA",
+        "index.html": page,
+        "picture.png": POINTER,
+        "weights.pt": pickle.dumps([1]),
+        "notes.txt": b"hello",
+        "jobs.sqlite": b"",
+        "config.yaml": b"a: 1",
+        "data.npy": b"\x93NUMPY",
+    }
     for name, content in files.items():
         (tmp_path / name).write_bytes(content)
     database(tmp_path / "jobs.sqlite", "jobs")
     listed = {problem.file: problem.error for problem in scan_profiles([tmp_path]).skipped}
     assert sorted(listed) == [
-        "frozen.pb", "model.onnx", "report.nsys-rep", "run.pt.trace.json", "snap.pickle", "study.db", "trace.json"
-    ]  # fmt: skip
+        "frozen.pb",
+        "model.onnx",
+        "report.nsys-rep",
+        "run.pt.trace.json",
+        "snap.pickle",
+        "study.db",
+        "trace.json",
+    ]
     assert "Git LFS pointer" in listed["model.onnx"]
     assert "tables trials" in listed["study.db"]
 
@@ -144,15 +159,20 @@ def test_a_log_directory_lists_what_takes_the_place_of_a_recording(tmp_path: Pat
 @pytest.mark.parametrize(
     ("file", "text"),
     [
-        ("13-model-files/lfs.onnx", "Git LFS pointer"), ("13-model-files/html.onnx", "saved web page"),
-        ("13-model-files/input_0.pb", "a tensor of ONNX"), ("13-model-files/model.h5", "HDF5"),
-        ("13-model-files/model.ort", "ONNX Runtime"), ("13-model-files/model.pte", "ExecuTorch"),
+        ("13-model-files/lfs.onnx", "Git LFS pointer"),
+        ("13-model-files/html.onnx", "saved web page"),
+        ("13-model-files/input_0.pb", "a tensor of ONNX"),
+        ("13-model-files/model.h5", "HDF5"),
+        ("13-model-files/model.ort", "ONNX Runtime"),
+        ("13-model-files/model.pte", "ExecuTorch"),
         ("13-model-files/model.onnxtxt", "ONNX model as text"),
         ("13-model-files/model.onnx.json", "ONNX model as JSON"),
-        ("13-model-files/net.param", "ncnn"), ("19-empty-or-header-only/html.json", "saved web page"),
-        ("19-empty-or-header-only/list.json", "JSON without any event"), ("23-nvprof-db/nvprof.nvvp", "nvprof"),
+        ("13-model-files/net.param", "ncnn"),
+        ("19-empty-or-header-only/html.json", "saved web page"),
+        ("19-empty-or-header-only/list.json", "JSON without any event"),
+        ("23-nvprof-db/nvprof.nvvp", "nvprof"),
     ],
-)  # fmt: skip
+)
 def test_public_cases_are_named(file: str, text: str) -> None:
     path = recording_path(f"cases/reports/{file}")
     for read in (read_trace, read_model):

@@ -54,9 +54,12 @@ def test_kernels_belong_to_the_operators_that_launched_them_in_the_capture(tmp_p
     launch_rows = launches(trace)
     last = int(launch_rows.op[np.argmax(trace.events.ts[launch_rows.work])])
     assert above(trace, last) == [
-        "aten::add", "nn.Module: Layer_1", "capture_4_FULL", "hipGraphLaunch",
+        "aten::add",
+        "nn.Module: Layer_1",
+        "capture_4_FULL",
+        "hipGraphLaunch",
         "execute_4_context_0(sq0sk0sqsq0sqsk0)_generation_4(sq4sk9sqsq4sqsk9)",
-    ]  # fmt: skip
+    ]
     rows = np.array([last])
     assert trace.strings[int(trace.arg("input_shapes", rows)[0])] == "[[4, 1]]"
     assert trace.strings[int(trace.arg("call_stack", rows)[0])] == "nn.Module: Layer_1; model.py(7): forward"
@@ -182,8 +185,10 @@ def test_a_kernel_that_is_new_stays_unexplained(tmp_path: Path) -> None:
 def test_streams_side_by_side_are_matched_by_name(tmp_path: Path) -> None:
     recording = [
         span("cuda_runtime", "cudaGraphLaunch", 0, 5, correlation=1),
-        kernel("gemm", 10, 9, 1), kernel("add", 12, 3, 1, stream=20), kernel("flash", 20, 4, 1),
-    ]  # fmt: skip
+        kernel("gemm", 10, 9, 1),
+        kernel("add", 12, 3, 1, stream=20),
+        kernel("flash", 20, 4, 1),
+    ]
     trace = joined(tmp_path, recording, {"a.json": capture(1)})
     assert owners(trace) == [("gemm", "aten::mm"), ("add", "aten::add"), ("flash", "attention")]
     assert of(trace)["columns"]["match"] == ["reordered"]
@@ -239,9 +244,10 @@ def test_an_uncertain_match_is_reported(tmp_path: Path) -> None:
 def test_a_recording_may_hold_its_own_capture(tmp_path: Path) -> None:
     """As of a script that captures and replays within one profile; eager work beside it is not captured."""
     eager = [
-        span("cpu_op", "aten::relu", 400, 20), span("cuda_runtime", "hipLaunchKernel", 405, 2, correlation=77),
+        span("cpu_op", "aten::relu", 400, 20),
+        span("cuda_runtime", "hipLaunchKernel", 405, 2, correlation=77),
         kernel("relu", 430, 5, 77),
-    ]  # fmt: skip
+    ]
     trace = joined(tmp_path, [*capture(2), *eager, *replay(names_of(2), at=500)], {})
     assert owners(trace) == [("relu", "aten::relu"), *[(ran, operator) for _ in range(2) for operator, ran in LAYER]]
     columns = of(trace)["columns"]
@@ -285,7 +291,7 @@ def test_a_copy_in_a_capture_is_not_a_kernel(tmp_path: Path) -> None:
         (lambda data: b"no json", "the capture a.json cannot be read: a.json: no profile format"),
         (lambda data: data[: len(data) * 2 // 3], "a.json: it ends in the middle"),
     ],
-)  # fmt: skip
+)
 def test_a_damaged_capture_is_a_warning(tmp_path: Path, damage: Any, warning: str) -> None:
     file = put(tmp_path / "capture_traces" / "a.json", capture(3))
     file.write_bytes(damage(file.read_bytes()))
@@ -366,11 +372,14 @@ def test_vllms_decode_step_has_the_times_of_the_reference_report(vllm: Path) -> 
     columns = [answer["columns"][key] for key in ("name", "device_self_ns", "device_total_ns", "calls")]
     times = {name: (self_ns / 1000, total / 1000, calls) for name, self_ns, total, calls in zip(*columns, strict=True)}
     for name, direct, whole, calls in [
-        ("vllm::moe_forward", 7171.53, 7666.46, 24), ("aten::addmm", 953.88, 953.88, 72),
-        ("vllm::unified_attention_with_output", 724.36, 724.36, 24), ("SortTokens", 375.12, 375.12, 24),
-        ("aiter::rmsnorm2d_fwd_with_add_ck", 326.04, 326.04, 48), ("triton_poi_fused__to_copy_1", 292.37, 292.37, 23),
+        ("vllm::moe_forward", 7171.53, 7666.46, 24),
+        ("aten::addmm", 953.88, 953.88, 72),
+        ("vllm::unified_attention_with_output", 724.36, 724.36, 24),
+        ("SortTokens", 375.12, 375.12, 24),
+        ("aiter::rmsnorm2d_fwd_with_add_ck", 326.04, 326.04, 48),
+        ("triton_poi_fused__to_copy_1", 292.37, 292.37, 23),
         ("aten::mm", 276.68, 276.68, 1),
-    ]:  # fmt: skip
+    ]:
         assert times[name] == (pytest.approx(direct, abs=0.02), pytest.approx(whole, abs=0.02), calls)
     assert answer["unlinked"] == {"kernels": 0, "total_ns": 0}
 

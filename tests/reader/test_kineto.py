@@ -190,10 +190,13 @@ def test_streams_and_projected_annotations_are_tracks_of_their_own(write: Write)
 
 def test_categories_follow_from_category_and_name(write: Write) -> None:
     names = {
-        "aten::mm": Category.OP, "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": Category.DATALOADER,
-        "nccl:all_reduce": Category.COMM, "record_param_comms": Category.COMM, "ProfilerStep#3": Category.STEP,
+        "aten::mm": Category.OP,
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__": Category.DATALOADER,
+        "nccl:all_reduce": Category.COMM,
+        "record_param_comms": Category.COMM,
+        "ProfilerStep#3": Category.STEP,
         "Optimizer.step#Adam.step": Category.OPTIMIZER,
-    }  # fmt: skip
+    }
     trace = read_trace(write([op(name=n, ts=100 * i) for i, n in enumerate(names)]))
     assert [Category(c) for c in trace.events.category] == list(names.values())
 

@@ -86,7 +86,7 @@ def test_names_of_profilers(path: str, expected: RunPath) -> None:
         (("gpt_0.json", "gpt_1.json"), "r/gpt"),
         (("gpt2_0.json.gz", "gpt2_1.json.gz"), "r/gpt2"),
     ],
-)  # fmt: skip
+)
 def test_files_that_state_their_rank_form_one_run_whatever_their_names(names: tuple[str, str], run: str) -> None:
     paths = [parse_run_path("r", name, StatedRank(rank, 2)) for rank, name in enumerate(names)]
     assert [(path.run, path.rank) for path in paths] == [(run, 0), (run, 1)]

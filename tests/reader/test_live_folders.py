@@ -28,8 +28,10 @@ def test_a_run_is_named_by_its_folder(tmp_path: Path) -> None:
     series(tmp_path / "a" / "b", 0, [1])
     heartbeat(tmp_path, 0)
     assert {run: (bool(extras.live), len(extras.series)) for run, extras in found(tmp_path).items()} == {
-        "a/b": (True, 1), "c": (False, 1), ".": (True, 0),
-    }  # fmt: skip
+        "a/b": (True, 1),
+        "c": (False, 1),
+        ".": (True, 0),
+    }
     several = [collect_extras(walk(root)) for root in roots([tmp_path, tmp_path / "c"])]
     assert [sorted(listing) for listing in several] == [
         sorted([tmp_path.name, f"{tmp_path.name}/a/b", f"{tmp_path.name}/c"]),
@@ -75,8 +77,9 @@ def test_a_run_is_listed_while_any_of_its_files_exists() -> None:
     start = runs.revision
     runs.set_extras({"run": live, ".": RunExtras(ROOT, 5, series=("/logs/w.steps.bin",))})
     assert [(run.id, run.name, run.workers, run.modified_ns) for run in runs.listing().runs] == [
-        (".", "logs", (), 5), ("run", "run", (), 7),
-    ]  # fmt: skip
+        (".", "logs", (), 5),
+        ("run", "run", (), 7),
+    ]
     with pytest.raises(NotFound, match="no recording yet"):
         runs.listing().find("run")
     runs.set_span(span)

@@ -159,9 +159,12 @@ def test_a_static_memory_plan_in_steps(tmp_path: Path) -> None:
     assert trace.meta.format == "megengine-memory"
     assert [trace.strings[i] for i in trace.events.name] == ["conv", "relu"]
     assert list(zip(allocs.ts.tolist(), allocs.allocated.tolist(), names_of(trace, allocs.category), strict=True)) == [
-        (0, 64, "parameter"), (0, 164, "activation"), (1000, 64, "activation"), (1000, 74, "activation"),
+        (0, 64, "parameter"),
+        (0, 164, "activation"),
+        (1000, 64, "activation"),
+        (1000, 74, "activation"),
         (2000, 64, "activation"),
-    ]  # fmt: skip
+    ]
     assert "one step of the plan is shown as 1 us" in " ".join(trace.meta.warnings)
     assert "1 chunks have no valid time or address" in " ".join(trace.meta.warnings)
 
@@ -219,8 +222,15 @@ def test_torch_memory_reproduces_the_asserted_sample() -> None:
     upto = allocs.ts <= times[743]
     kinds = np.array(names_of(trace, allocs.category))
     assert [int(allocs.bytes[upto & (kinds == c)].sum()) for c in CATEGORIES] == [
-        102440608, 102228128, 19395584, 0, 2618160128, 58417152, 41811968, 25494440,
-    ]  # fmt: skip
+        102440608,
+        102228128,
+        19395584,
+        0,
+        2618160128,
+        58417152,
+        41811968,
+        25494440,
+    ]
 
 
 @pytest.mark.parametrize("path", [TORCH, None])

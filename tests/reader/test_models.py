@@ -258,10 +258,24 @@ def _constants(model: ModelGraph) -> dict[str, tuple[int, int]]:
 
 def test_onnx_weights_have_the_size_of_their_packed_elements(tmp_path: Path) -> None:
     types = {
-        "FLOAT": 32, "DOUBLE": 64, "FLOAT16": 16, "BFLOAT16": 16, "FLOAT8E4M3FN": 8, "FLOAT8E4M3FNUZ": 8,
-        "FLOAT8E5M2": 8, "FLOAT8E5M2FNUZ": 8, "FLOAT8E8M0": 8, "FLOAT4E2M1": 4, "INT4": 4, "UINT4": 4, "INT2": 2,
-        "UINT2": 2, "BOOL": 8, "COMPLEX64": 64, "UINT64": 64,
-    }  # fmt: skip
+        "FLOAT": 32,
+        "DOUBLE": 64,
+        "FLOAT16": 16,
+        "BFLOAT16": 16,
+        "FLOAT8E4M3FN": 8,
+        "FLOAT8E4M3FNUZ": 8,
+        "FLOAT8E5M2": 8,
+        "FLOAT8E5M2FNUZ": 8,
+        "FLOAT8E8M0": 8,
+        "FLOAT4E2M1": 4,
+        "INT4": 4,
+        "UINT4": 4,
+        "INT2": 2,
+        "UINT2": 2,
+        "BOOL": 8,
+        "COMPLEX64": 64,
+        "UINT64": 64,
+    }
     codes = dict(onnx.TensorProto.DataType.items())
     weights = [onnx.TensorProto(name=n, data_type=codes[n], dims=[5, 3]) for n in types if n in codes]
     graph = onnx.helper.make_graph([], "g", [], [], weights)
@@ -279,17 +293,28 @@ def test_sparse_weights_and_strings_have_their_stored_size(tmp_path: Path) -> No
         onnx.helper.make_tensor("", 1, [1], [2.0]), onnx.helper.make_tensor("", 7, [1], [3]), [9]
     )
     constants = {
-        "small": {"sparse_value": small}, "float": {"value_float": 1.5}, "ints": {"value_ints": [1, 2, 3]},
+        "small": {"sparse_value": small},
+        "float": {"value_float": 1.5},
+        "ints": {"value_ints": [1, 2, 3]},
         "strings": {"value_strings": ["x", "yz"]},
-    }  # fmt: skip
+    }
     graph = onnx.helper.make_graph(
-        [onnx.helper.make_node("Constant", [], [name], **given) for name, given in constants.items()], "g", [], [],
-        [texts], sparse_initializer=[onnx.helper.make_sparse_tensor(values, indices, [100, 100])],
-    )  # fmt: skip
+        [onnx.helper.make_node("Constant", [], [name], **given) for name, given in constants.items()],
+        "g",
+        [],
+        [],
+        [texts],
+        sparse_initializer=[onnx.helper.make_sparse_tensor(values, indices, [100, 100])],
+    )
     model = read_model(save(onnx.helper.make_model(graph), tmp_path / "m.onnx"))
     assert _constants(model) == {
-        "sparse": (2000, 24_000), "texts": (2, 5), "small": (1, 12), "float": (1, 4), "ints": (3, 24), "strings": (2, 3)
-    }  # fmt: skip
+        "sparse": (2000, 24_000),
+        "texts": (2, 5),
+        "small": (1, 12),
+        "float": (1, 4),
+        "ints": (3, 24),
+        "strings": (2, 3),
+    }
 
 
 def test_a_constant_of_a_function_counts_once(tmp_path: Path) -> None:
@@ -318,8 +343,10 @@ def test_a_constant_that_a_function_returns_counts_once(tmp_path: Path) -> None:
     weight = helper.make_function("d", "weight", [], ["w"], [held], opsets)
     x, y = (helper.make_tensor_value_info(name, 1, [4]) for name in "xy")
     nodes = [helper.make_node("weight", [], [name], domain="d", name=name) for name in ("w1", "w2", "w3")]
-    nodes += [helper.make_node("Sum", ["x", "w1", "w2"], ["t"], name="two"),
-              helper.make_node("Add", ["t", "w3"], ["y"], name="one")]  # fmt: skip
+    nodes += [
+        helper.make_node("Sum", ["x", "w1", "w2"], ["t"], name="two"),
+        helper.make_node("Add", ["t", "w3"], ["y"], name="one"),
+    ]
     whole = helper.make_model(
         helper.make_graph(nodes, "g", [x], [y]), functions=[weight], opset_imports=opsets, ir_version=8
     )
@@ -351,12 +378,17 @@ def test_sums_with_unknown_sizes_say_at_least(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "nbytes"),
     [
-        ("reports/37-onnx-graphs/int4_fp8", 196_865, 230_404), ("numbers/graph/fn", 1111, 4360),
-        ("numbers/graph/ext", 1111, 4360), ("numbers/graph/int4", 65, 36), ("numbers/graph/uint4", 65, 36),
-        ("numbers/graph/fp4", 65, 36), ("numbers/graph/int2", 65, 20), ("numbers/graph/fp8", 65, 68),
+        ("reports/37-onnx-graphs/int4_fp8", 196_865, 230_404),
+        ("numbers/graph/fn", 1111, 4360),
+        ("numbers/graph/ext", 1111, 4360),
+        ("numbers/graph/int4", 65, 36),
+        ("numbers/graph/uint4", 65, 36),
+        ("numbers/graph/fp4", 65, 36),
+        ("numbers/graph/int2", 65, 20),
+        ("numbers/graph/fp8", 65, 68),
         ("numbers/graph/sparse", 3, 36),
     ],
-)  # fmt: skip
+)
 def test_weights_of_public_cases_have_their_size(name: str, parameters: int, nbytes: int) -> None:
     model = drawn(read_model(recording_path(f"cases/{name}.onnx"))).model
     assert (model.parameters, model.parameter_bytes, model.unknown_constants) == (parameters, nbytes, 0)

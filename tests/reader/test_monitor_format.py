@@ -33,13 +33,33 @@ Monitor = Callable[..., Path]
 
 
 def sample(i: int, phase: str, batch: int | None = None, **more: object) -> dict[str, object]:
-    return {"t_ns": T0 + i * TICK, "phase": phase, "batch": batch, "cpu": 0.5, "child_cpu": 0.25, "load1": 1.5,
-            "pressure": 0.01, "rss_bytes": 10**9, "involuntary_switches": i, "gpus": [], **more}  # fmt: skip
+    return {
+        "t_ns": T0 + i * TICK,
+        "phase": phase,
+        "batch": batch,
+        "cpu": 0.5,
+        "child_cpu": 0.25,
+        "load1": 1.5,
+        "pressure": 0.01,
+        "rss_bytes": 10**9,
+        "involuntary_switches": i,
+        "gpus": [],
+        **more,
+    }
 
 
 def gpu(**more: object) -> dict[str, object]:
-    return {"util": 0.9, "mem_util": None, "sm_mhz": 1755, "mem_mhz": 2619, "memory_bytes": 3 << 30, "power_w": 310.5,
-            "temperature_c": 55, "throttle": None, **more}  # fmt: skip
+    return {
+        "util": 0.9,
+        "mem_util": None,
+        "sm_mhz": 1755,
+        "mem_mhz": 2619,
+        "memory_bytes": 3 << 30,
+        "power_w": 310.5,
+        "temperature_c": 55,
+        "throttle": None,
+        **more,
+    }
 
 
 @pytest.fixture
@@ -71,14 +91,24 @@ def counters(trace: Trace) -> dict[str, list[float]]:
 
 @pytest.fixture
 def whole(monitor: Monitor) -> Trace:
-    samples = [sample(0, "preparing"), sample(1, "preparing"), sample(2, "measuring", 1), sample(3, "measuring", 1),
-               sample(4, "measuring", 4), sample(5, "profiling")]  # fmt: skip
+    samples = [
+        sample(0, "preparing"),
+        sample(1, "preparing"),
+        sample(2, "measuring", 1),
+        sample(3, "measuring", 1),
+        sample(4, "measuring", 4),
+        sample(5, "profiling"),
+    ]
     return read_trace(monitor(*samples))
 
 
 def test_neighboring_samples_of_a_phase_and_batch_are_one_slice(whole: Trace) -> None:
-    assert slices(whole) == [("preparing", 0, 2), ("measuring batch 1", 2, 2), ("measuring batch 4", 4, 1),
-                             ("profiling", 5, 1)]  # fmt: skip
+    assert slices(whole) == [
+        ("preparing", 0, 2),
+        ("measuring batch 1", 2, 2),
+        ("measuring batch 4", 4, 1),
+        ("profiling", 5, 1),
+    ]
     check_invariants(whole)
 
 
@@ -148,8 +178,15 @@ def test_a_complete_last_line_without_a_newline_counts(monitor: Monitor) -> None
 
 
 def test_damaged_lines_are_left_out_and_counted(monitor: Monitor) -> None:
-    path = monitor(sample(0, "preparing"), "garbage", sample(1, "preparing", cpu={"a": 1}), "[" * 100_000,
-                   sample(-T0 // TICK - 5, "preparing"), "", sample(2, "preparing"))  # fmt: skip
+    path = monitor(
+        sample(0, "preparing"),
+        "garbage",
+        sample(1, "preparing", cpu={"a": 1}),
+        "[" * 100_000,
+        sample(-T0 // TICK - 5, "preparing"),
+        "",
+        sample(2, "preparing"),
+    )
     trace = read_trace(path)
     assert counters(trace)["load"] == [1.5, 1.5]
     at = len(path.read_bytes().split(b"garbage")[0])

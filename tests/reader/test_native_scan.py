@@ -140,11 +140,21 @@ def test_mutated_profiles_are_the_same_document(seed: int, tmp_path: Path) -> No
 
 
 TIMES = {
-    "1711964646123456.789": 1_711_964_646_123_456_789, "4458676522690.655": 4_458_676_522_690_655,
-    "4458676522690.6555": 4_458_676_522_690_656, "0.0005": 1, "-0.0005": -1, "0.00049999": 0, "-1.0015": -1002,
-    "1.5e3": 1_500_000, "5e-05": 0, "7": 7000, "0.001": 1, "12.34": 12_340,
-    "0E20": 0, "-0e30": 0,
-}  # fmt: skip
+    "1711964646123456.789": 1_711_964_646_123_456_789,
+    "4458676522690.655": 4_458_676_522_690_655,
+    "4458676522690.6555": 4_458_676_522_690_656,
+    "0.0005": 1,
+    "-0.0005": -1,
+    "0.00049999": 0,
+    "-1.0015": -1002,
+    "1.5e3": 1_500_000,
+    "5e-05": 0,
+    "7": 7000,
+    "0.001": 1,
+    "12.34": 12_340,
+    "0E20": 0,
+    "-0e30": 0,
+}
 
 
 def test_times_round_to_the_nearest_nanosecond(tmp_path: Path) -> None:
@@ -162,10 +172,24 @@ def test_decimals_are_read_exactly() -> None:
 
 
 IDS = {
-    "7": 7, '"7"': 7, "7.0": 7, '"\\u0037"': 7, "0": 0, "-0": 0, "999999999999999999": 999_999_999_999_999_999,
-    "1000000000000000000": None, "18446744073709551615": None, '"007"': None, '"7.0"': None, "-1": None, '"-1"': None,
-    '"0x7f"': None, '"-0"': None, '""': None, "0.5": None,
-}  # fmt: skip
+    "7": 7,
+    '"7"': 7,
+    "7.0": 7,
+    '"\\u0037"': 7,
+    "0": 0,
+    "-0": 0,
+    "999999999999999999": 999_999_999_999_999_999,
+    "1000000000000000000": None,
+    "18446744073709551615": None,
+    '"007"': None,
+    '"7.0"': None,
+    "-1": None,
+    '"-1"': None,
+    '"0x7f"': None,
+    '"-0"': None,
+    '""': None,
+    "0.5": None,
+}
 
 
 def test_natural_ids_are_their_own_numbers(tmp_path: Path) -> None:
@@ -182,11 +206,30 @@ def test_natural_ids_are_their_own_numbers(tmp_path: Path) -> None:
 
 
 LASTING = {
-    "11.317 us": 11_317, "0.000 us": 0, "-0.5 us": -500, "7 us": 7000, "3.0005 us": 3001, "1.5e3 us": 1_500_000,
-    "4458676522690.655 us": 4_458_676_522_690_655, "11.317 ms": 11_317_000, "5 ns": 5, "2.5 ns": 3, "2 s": 2 * 10**9,
-    "0e99 us": 0, "11.317": 11_317, "11.317 us ": None, "1.5 \\u0075s": 1500, "us": None, "": None, "nan us": None,
-    "5 min": None, "\\t1 us": 1000, "01.5 us": 1500, "+1 us": 1000, ".5 us": 500,
-}  # fmt: skip
+    "11.317 us": 11_317,
+    "0.000 us": 0,
+    "-0.5 us": -500,
+    "7 us": 7000,
+    "3.0005 us": 3001,
+    "1.5e3 us": 1_500_000,
+    "4458676522690.655 us": 4_458_676_522_690_655,
+    "11.317 ms": 11_317_000,
+    "5 ns": 5,
+    "2.5 ns": 3,
+    "2 s": 2 * 10**9,
+    "0e99 us": 0,
+    "11.317": 11_317,
+    "11.317 us ": None,
+    "1.5 \\u0075s": 1500,
+    "us": None,
+    "": None,
+    "nan us": None,
+    "5 min": None,
+    "\\t1 us": 1000,
+    "01.5 us": 1500,
+    "+1 us": 1000,
+    ".5 us": 500,
+}
 
 
 def test_texts_of_times_are_nanoseconds(tmp_path: Path) -> None:
@@ -221,25 +264,52 @@ def test_an_unusual_event_between_scanned_events_is_decoded(tmp_path: Path) -> N
 
 BLANKS = st.sampled_from(["", "", "", " ", "\n", "\n    ", "\t", "\r\n"])
 STRINGS = st.one_of(
-    st.sampled_from([
-        '""', '"X"', '"C"', '"s"', '"f"', '"b"', '"kernel"', '"cpu_op"', '"7"', '"12"', '"1.5"', '"nan"', '"null"',
-        '"\\u0041"', '"\\ud83d\\ude00"', '"\\\\ \\" \\/ \\b"', '"C:\\\\a"', '"测试"', '"\U0001f600"',
-    ]),
+    st.sampled_from(
+        [
+            '""',
+            '"X"',
+            '"C"',
+            '"s"',
+            '"f"',
+            '"b"',
+            '"kernel"',
+            '"cpu_op"',
+            '"7"',
+            '"12"',
+            '"1.5"',
+            '"nan"',
+            '"null"',
+            '"\\u0041"',
+            '"\\ud83d\\ude00"',
+            '"\\\\ \\" \\/ \\b"',
+            '"C:\\\\a"',
+            '"测试"',
+            '"\U0001f600"',
+        ]
+    ),
     st.text(max_size=8).map(json.dumps),
     st.text(st.characters(min_codepoint=32, exclude_characters='"\\', exclude_categories=["Cs"]), max_size=40).map(
         '"{}"'.format
     ),
-)  # fmt: skip
+)
 NUMBERS = st.one_of(
     st.integers(-(2**70), 2**70).map(str),
     st.integers(-20, 20).map(str),
     st.decimals(-(10**13), 10**13, places=3).map(str),
     st.from_regex(r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,12})?", fullmatch=True),
     st.from_regex(r"-?(0|[1-9][0-9]{0,3})(\.[0-9]{1,5})?[eE][+-]?[0-9]{1,2}", fullmatch=True),
-    st.sampled_from([
-        "-0", "-0.0", "0.0005", "1711964646123456.789", "4458676522690.6555", "18446744073709551615", "1e-999",
-    ]),
-)  # fmt: skip
+    st.sampled_from(
+        [
+            "-0",
+            "-0.0",
+            "0.0005",
+            "1711964646123456.789",
+            "4458676522690.6555",
+            "18446744073709551615",
+            "1e-999",
+        ]
+    ),
+)
 VALUES = st.recursive(
     st.one_of(STRINGS, NUMBERS, st.sampled_from(["null", "true", "false"])),
     lambda inner: st.one_of(
@@ -264,10 +334,18 @@ def objects(draw: st.DrawFn, keys: st.SearchStrategy[str], value: Any) -> str:
 ARGS = objects(st.sampled_from(ARGUMENTS), lambda _: st.one_of(NUMBERS, VALUES))
 SAMPLES = objects(STRINGS, lambda _: NUMBERS)
 PLAIN = {
-    '"ph"': STRINGS, '"cat"': STRINGS, '"name"': st.one_of(STRINGS, NUMBERS), '"pid"': st.one_of(NUMBERS, STRINGS),
-    '"tid"': st.one_of(NUMBERS, STRINGS), '"id"': st.one_of(NUMBERS, STRINGS), '"ts"': NUMBERS, '"dur"': NUMBERS,
-    '"args"': st.one_of(ARGS, SAMPLES), '"s"': VALUES, '"é"': VALUES,
-}  # fmt: skip
+    '"ph"': STRINGS,
+    '"cat"': STRINGS,
+    '"name"': st.one_of(STRINGS, NUMBERS),
+    '"pid"': st.one_of(NUMBERS, STRINGS),
+    '"tid"': st.one_of(NUMBERS, STRINGS),
+    '"id"': st.one_of(NUMBERS, STRINGS),
+    '"ts"': NUMBERS,
+    '"dur"': NUMBERS,
+    '"args"': st.one_of(ARGS, SAMPLES),
+    '"s"': VALUES,
+    '"é"': VALUES,
+}
 AROUND = ("%s", '{"traceEvents":%s}', '\ufeff{"a": 1, "traceEvents": %s, "b": [{"name": 1}]}')
 EVENTS = st.lists(
     st.one_of(

@@ -81,9 +81,12 @@ def test_the_page_details(table: Path, tmp_path: Path) -> None:
         name: column.values.tolist() for name, column in trace.args.items() if "\t" not in name and not column.text
     }
     assert figures == {
-        "occupancy": [pytest.approx(0.9626)], "sm_throughput": [pytest.approx(0.013), pytest.approx(0.023)],
-        "memory_throughput": [pytest.approx(0.6184)], "registers": [32], "shared_memory": [1100],
-    }  # fmt: skip
+        "occupancy": [pytest.approx(0.9626)],
+        "sm_throughput": [pytest.approx(0.013), pytest.approx(0.023)],
+        "memory_throughput": [pytest.approx(0.6184)],
+        "registers": [32],
+        "shared_memory": [1100],
+    }
     assert metrics(trace)["Instruction Statistics|Executed Instructions|inst"] == [16_105_472]
     assert metrics(trace)["Memory Workload Analysis|Memory Throughput|Gbyte/s"] == [196.46]
     assert len(metrics(trace)) == 9
@@ -157,13 +160,18 @@ SectionHeader metrics 2 []SectionMetric, SectionMetric name 1 string, SectionMet
 """,
 )
 VALUES = {
-    "gpu__time_duration.sum": {"real": 2500.0}, "sm__throughput.avg.pct_of_peak_sustained_elapsed": {"real": 27.5},
-    "launch__registers_per_thread": {"large": 16}, "launch__shared_mem_per_block_static": {"small": 1024},
-    "device__attribute_display_name": {"text": "Tesla T4"}, "device__attribute_multiprocessor_count": {"small": 40},
-    "device__attribute_compute_capability_major": {"small": 7}, "device__attribute_total_memory": {"large": 16 << 30},
-    "device__attribute_compute_capability_minor": {"small": 5}, "launch__func_cache_config": {"text": "None"},
+    "gpu__time_duration.sum": {"real": 2500.0},
+    "sm__throughput.avg.pct_of_peak_sustained_elapsed": {"real": 27.5},
+    "launch__registers_per_thread": {"large": 16},
+    "launch__shared_mem_per_block_static": {"small": 1024},
+    "device__attribute_display_name": {"text": "Tesla T4"},
+    "device__attribute_multiprocessor_count": {"small": 40},
+    "device__attribute_compute_capability_major": {"small": 7},
+    "device__attribute_total_memory": {"large": 16 << 30},
+    "device__attribute_compute_capability_minor": {"small": 5},
+    "launch__func_cache_config": {"text": "None"},
     "sm__warps_active.avg.pct_of_peak_sustained_active": {"single": 79.5},
-}  # fmt: skip
+}
 
 
 def sized(message: Any) -> bytes:
@@ -177,10 +185,14 @@ def report() -> bytes:
     header = M["SectionHeader"]()
     header.metrics.add(name="sm__throughput.avg.pct_of_peak_sustained_elapsed", label="Compute (SM) Throughput")
     result = M["Result"](
-        mangled="_Z3addPf", demangled="add(float *)", grid=M["Extent"](x=63, y=63, z=1), stream=7, metrics=metrics,
+        mangled="_Z3addPf",
+        demangled="add(float *)",
+        grid=M["Extent"](x=63, y=63, z=1),
+        stream=7,
+        metrics=metrics,
         block=M["Extent"](x=16, y=16, z=1),
         sections=[M["Section"](identifier="SpeedOfLight", name="GPU Speed Of Light Throughput", header=header)],
-    )  # fmt: skip
+    )
     source, payload = b"\x03\x00\x00\x00abc", sized(result)
     blocks = [
         sized(M["Block"](sources=0, results=0)),
@@ -197,10 +209,12 @@ def test_a_report(tmp_path: Path) -> None:
     assert trace.events.dur.tolist() == [2500]
     assert trace.strings[trace.events.name[0]] == "add(float *)"
     assert metrics(trace) == {
-        "GPU Speed Of Light Throughput|Compute (SM) Throughput|%": [27.5], "|gpu__time_duration.sum|ns": [2500],
-        "|launch__registers_per_thread|": [16], "|launch__shared_mem_per_block_static|byte": [1024],
+        "GPU Speed Of Light Throughput|Compute (SM) Throughput|%": [27.5],
+        "|gpu__time_duration.sum|ns": [2500],
+        "|launch__registers_per_thread|": [16],
+        "|launch__shared_mem_per_block_static|byte": [1024],
         "|sm__warps_active.avg.pct_of_peak_sustained_active|%": [79.5],
-    }  # fmt: skip
+    }
     assert trace.args["shared_memory"].values.tolist() == [1024]
     (device,) = trace.meta.devices
     assert (device.name, device.multiprocessors, device.compute_capability) == ("Tesla T4", 40, "7.5")
@@ -259,8 +273,12 @@ def test_metrics_are_means_of_the_launches(table: Path) -> None:
     lines = counters(read_trace(table))["metrics"]["columns"]
     place = lines["name"].index("Compute (SM) Throughput")
     assert [lines[key][place] for key in ("section", "unit", "value", "least", "most")] == [
-        "GPU Speed Of Light Throughput", "%", pytest.approx(1.8), 1.3, 2.3,
-    ]  # fmt: skip
+        "GPU Speed Of Light Throughput",
+        "%",
+        pytest.approx(1.8),
+        1.3,
+        2.3,
+    ]
 
 
 def test_the_kernel_page_has_them(table: Path) -> None:

@@ -22,8 +22,17 @@ from visualprof.views import view
 PID, TID = 41, 4242
 GLOBAL_PID = PID << 24
 GLOBAL_TID = GLOBAL_PID | TID
-STRINGS = ["", "sgemm", "void add<float>(float*)", "ncclDevKernel_AllReduce", "cudaLaunchKernel", "cudaMemcpyAsync",
-           "main", "load data", "poll"]  # fmt: skip
+STRINGS = [
+    "",
+    "sgemm",
+    "void add<float>(float*)",
+    "ncclDevKernel_AllReduce",
+    "cudaLaunchKernel",
+    "cudaMemcpyAsync",
+    "main",
+    "load data",
+    "poll",
+]
 SCHEMA = """
 CREATE TABLE StringIds (id INTEGER PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER,
@@ -53,7 +62,9 @@ ROWS = {
     ],
     "CUPTI_ACTIVITY_KIND_MEMCPY": [(1500, 1700, 0, 7, 10, GLOBAL_PID, 4096, 1)],
     "CUPTI_ACTIVITY_KIND_RUNTIME": [
-        (1400, 1450, GLOBAL_TID, 10, 5, 0), (1600, 1610, GLOBAL_TID, 11, 4, 0), (1620, 1630, GLOBAL_TID, 12, 4, 0),
+        (1400, 1450, GLOBAL_TID, 10, 5, 0),
+        (1600, 1610, GLOBAL_TID, 11, 4, 0),
+        (1620, 1630, GLOBAL_TID, 12, 4, 0),
         (1640, 1650, GLOBAL_TID, 13, 4, 0),
     ],
     "OSRT_API": [(3000, 3100, GLOBAL_TID, 8)],
@@ -69,7 +80,7 @@ ROWS = {
     "TARGET_INFO_CUDA_DEVICE": [(3, 0)],
     "TARGET_INFO_SESSION_START_TIME": [(1_700_000_000_000_000_000,)],
     "TARGET_INFO_SYSTEM_ENV": [("Hostname", "box")],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -103,13 +114,17 @@ def test_processes_that_launch_kernels_are_ranks_with_their_own_overlap(report: 
     ranks = split_ranks(read_trace(report))
     assert [rank.label for rank in ranks] == ["rank0", "rank1"]
     assert [events(rank.trace, Category.KERNEL) for rank in ranks] == [
-        [("sgemm", 2000, 500), ("void add<float>(float*)", 2500, 100)], [("sgemm", 2600, 300)],
-    ]  # fmt: skip
+        [("sgemm", 2000, 500), ("void add<float>(float*)", 2500, 100)],
+        [("sgemm", 2600, 300)],
+    ]
     chosen = view("distributed")
     table = json_of(chosen.compute_from_traces([(r.label, r.trace) for r in ranks], chosen.parse({})))["columns"]
     assert [table[name] for name in ("rank", "computation_ns", "communication_ns", "overlap_ns")] == [
-        [0, 1], [600, 300], [300, 0], [0, 0],
-    ]  # fmt: skip
+        [0, 1],
+        [600, 300],
+        [300, 0],
+        [0, 0],
+    ]
 
 
 def test_everything_is_read(report: Path) -> None:
@@ -126,8 +141,11 @@ def test_everything_is_read(report: Path) -> None:
         for n, t, d in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
     ] == [("5", 1000, 2000)]
     assert sorted((t.name, t.pid) for t in trace.tracks) == [
-        ("NVTX (process)", "41"), ("main", "41"), ("stream 7", "41"), ("stream 9", "41"),
-    ]  # fmt: skip
+        ("NVTX (process)", "41"),
+        ("main", "41"),
+        ("stream 7", "41"),
+        ("stream 9", "41"),
+    ]
     assert (trace.links.kind == LinkKind.LAUNCH).sum() == 4
     assert trace.args["registers"].values.tolist() == [128, 16, 32]
     assert trace.args["shared_memory"].values.tolist() == [1536]

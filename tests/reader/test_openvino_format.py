@@ -23,13 +23,26 @@ MODELS = ["resnet10_dynbatch", "tinybert_dynamo", "tinybert_scoped_dyn"]
 
 
 def row(name: str, us: object, status: str = "EXECUTED", **more: object) -> dict[str, object]:
-    return {"node_name": name, "node_type": "Add", "exec_type": "jit_avx512_f32", "status": status,
-            "real_time_us": us, "cpu_time_us": us, **more}  # fmt: skip
+    return {
+        "node_name": name,
+        "node_type": "Add",
+        "exec_type": "jit_avx512_f32",
+        "status": status,
+        "real_time_us": us,
+        "cpu_time_us": us,
+        **more,
+    }
 
 
 def envelope(*runs: object, graph: object = ()) -> dict[str, object]:
-    return {"openvino": "2026.4.1", "model": "m.onnx", "batch": 2, "device": "CPU", "profiling_info": list(runs),
-            "runtime_graph": list(graph) if isinstance(graph, (list, tuple)) else graph}  # fmt: skip
+    return {
+        "openvino": "2026.4.1",
+        "model": "m.onnx",
+        "batch": 2,
+        "device": "CPU",
+        "profiling_info": list(runs),
+        "runtime_graph": list(graph) if isinstance(graph, (list, tuple)) else graph,
+    }
 
 
 @pytest.fixture
@@ -113,8 +126,14 @@ def test_several_runs_are_steps(file: Write) -> None:
 
 
 def test_the_detailed_counters_of_benchmark_app_are_read(file: Write) -> None:
-    node = {"name": "conv", "node_type": "Convolution", "status": "Status.EXECUTED", "real_time": "0.010",
-            "cpu_time": "0.008", "exec_type": "brgconv_avx512_bf16"}  # fmt: skip
+    node = {
+        "name": "conv",
+        "node_type": "Convolution",
+        "status": "Status.EXECUTED",
+        "real_time": "0.010",
+        "cpu_time": "0.008",
+        "exec_type": "brgconv_avx512_bf16",
+    }
     fused = node | {"name": "relu", "status": "Status.NOT_RUN", "real_time": "0.000"}
     document = {"report_type": "detailed", "detailed_performance": [{"nodes": [node, fused]}, {"nodes": [node]}]}
     trace = read_trace(file(document))

@@ -99,9 +99,10 @@ def test_visualdl_folds_by_layer_and_attribute() -> None:
     model = read("vdlgraph.paddle_cnn.log")
     groups = {"/".join(s.name for s in n.scope) for n in model.nodes if n.type == "conv2d"}
     assert groups == {
-        "Cnn[model]/Conv2D[stem]", "Cnn[model]/Sequential[blocks]/Block[0]/Conv2D[conv]",
+        "Cnn[model]/Conv2D[stem]",
+        "Cnn[model]/Sequential[blocks]/Block[0]/Conv2D[conv]",
         "Cnn[model]/Sequential[blocks]/Block[1]/Conv2D[conv]",
-    }  # fmt: skip
+    }
     assert data_flows(model, "image", "save_infer_model/scale_0.tmp_0")
 
 
@@ -127,8 +128,11 @@ def test_control_flow_of_paddle_2() -> None:
     model = read("paddle_control.pdmodel")
     # 13, 8, 2 and 2 operators in the blocks, by Paddle's loader.
     assert Counter(n.scope[0].name if n.scope else "" for n in model.nodes if n.kind == "operator") == {
-        "": 13, "while_0": 8, "conditional_block_0": 2, "conditional_block_1": 2,
-    }  # fmt: skip
+        "": 13,
+        "while_0": 8,
+        "conditional_block_0": 2,
+        "conditional_block_1": 2,
+    }
     loop = node(model, "while_0")
     made = {v for n in model.nodes if n.kind == "output" and n.scope == loop.full_scope for v in n.outputs}
     assert {model.values[v].name for v in made} == {"image", "tmp_3", "fill_constant_1.tmp_0"}
@@ -204,9 +208,21 @@ def test_operators_and_variables_equal_tensorflows_loader() -> None:
     variables = node_types.pop("VarHandleOp")
     # What TensorFlow says of the function, and the Identity of the signature that calls it.
     assert node_types == Counter(
-        AddV2=6, BiasAdd=3, Const=5, Conv2D=2, Identity=1 + 1, MatMul=1, Mean=1, Mul=6, ReadVariableOp=14, Relu=2,
-        Reshape=2, Rsqrt=2, Squeeze=2, Sub=2,
-    )  # fmt: skip
+        AddV2=6,
+        BiasAdd=3,
+        Const=5,
+        Conv2D=2,
+        Identity=1 + 1,
+        MatMul=1,
+        Mean=1,
+        Mul=6,
+        ReadVariableOp=14,
+        Relu=2,
+        Reshape=2,
+        Rsqrt=2,
+        Squeeze=2,
+        Sub=2,
+    )
     handles = {model.values[n.outputs[0]].elements for n in model.nodes if n.type == "VarHandleOp"}
     assert variables == 14
     assert sum(model.values[n.outputs[0]].elements for n in model.nodes if n.type == "VarHandleOp") == 232

@@ -132,9 +132,11 @@ def test_clocks_of_a_sequence_follow_its_definitions(made: Recording, tmp_path: 
     unknown.clock = 64
     trace = read_trace(made.write(tmp_path))
     assert events(trace) == [
-        ("absolute", 1_004_000, -1), ("after 3", 1_005_000, -1), ("after 5", 1_010_000, -1),
+        ("absolute", 1_004_000, -1),
+        ("after 3", 1_005_000, -1),
+        ("after 5", 1_010_000, -1),
         ("monotonic", 1_050_000, -1),
-    ]  # fmt: skip
+    ]
     assert trace.meta.clock_origin_ns == 50_000_000
     assert trace.meta.warnings == ("1 events on clocks that the file does not relate to its own were left out",)
 
@@ -185,20 +187,27 @@ def test_a_file_of_rocprofv3_is_read(rocprofv3: Path) -> None:
     check_invariants(trace)
     kinds = {trace.strings[n]: Category(c) for n, c in zip(trace.events.name, trace.events.category, strict=True)}
     assert kinds == {
-        "hipLaunchKernel": Category.RUNTIME, "hipGraphLaunch": Category.RUNTIME, "hipMemcpyAsync": Category.RUNTIME,
-        "ncclAllReduce": Category.COMM, "add(float*)": Category.KERNEL, "mul(float*)": Category.KERNEL,
-        "ncclDevKernel": Category.COMM, "__amd_rocclr_fillBufferAligned": Category.MEMSET,
+        "hipLaunchKernel": Category.RUNTIME,
+        "hipGraphLaunch": Category.RUNTIME,
+        "hipMemcpyAsync": Category.RUNTIME,
+        "ncclAllReduce": Category.COMM,
+        "add(float*)": Category.KERNEL,
+        "mul(float*)": Category.KERNEL,
+        "ncclDevKernel": Category.COMM,
+        "__amd_rocclr_fillBufferAligned": Category.MEMSET,
         "MEMORY_COPY_HOST_TO_DEVICE": Category.MEMCPY,
-    }  # fmt: skip
+    }
     assert [d for _, _, d in events(trace)][4:] == [500, 200, 100, 50, 100]
     launched = trace.links.kind == LinkKind.LAUNCH
     names = [
         [trace.strings[trace.events.name[row]] for row in ends[launched]] for ends in (trace.links.src, trace.links.dst)
     ]
     assert sorted(zip(*names, strict=True)) == [
-        ("hipGraphLaunch", "mul(float*)"), ("hipGraphLaunch", "ncclDevKernel"), ("hipLaunchKernel", "add(float*)"),
+        ("hipGraphLaunch", "mul(float*)"),
+        ("hipGraphLaunch", "ncclDevKernel"),
+        ("hipLaunchKernel", "add(float*)"),
         ("hipMemcpyAsync", "MEMORY_COPY_HOST_TO_DEVICE"),
-    ]  # fmt: skip
+    ]
     assert trace.args["bytes"].values.tolist() == [4096]
     assert {(t.kind, t.device) for t in trace.tracks} == {(TrackKind.THREAD, -1), (TrackKind.STREAM, 1)}
     assert trace.meta.device_type == "hip"

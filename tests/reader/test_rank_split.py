@@ -29,9 +29,12 @@ from visualprof.views import view
 def rank_events(pid: int, device: int, took: int) -> list[dict[str, Any]]:
     """One step of 500 us in which a kernel computes and another communicates for half as long."""
     work = [
-        step(3, 0, 500), event("aten::mm", 10, 20), *launched_kernel("gemm", 100, took, 15),
-        event("nccl:all_reduce", 40, 20), *launched_kernel("ncclDevKernel_AllReduce", 300, took // 2, 45, stream=20),
-    ]  # fmt: skip
+        step(3, 0, 500),
+        event("aten::mm", 10, 20),
+        *launched_kernel("gemm", 100, took, 15),
+        event("nccl:all_reduce", 40, 20),
+        *launched_kernel("ncclDevKernel_AllReduce", 300, took // 2, 45, stream=20),
+    ]
     for one in work:
         on_device = one["cat"] == "kernel"
         one["pid"], one["args"] = (

@@ -41,29 +41,37 @@ def test_everything_is_read() -> None:
     assert events(trace, Category.MEMCPY) == [("Memcpy HtoD", 2100, 200), ("Memcpy DtoH", 5000, 100)]
     assert events(trace, Category.COMM) == [("ncclAllReduce", 2500, 30), ("ncclDevKernel_Generic", 3600, 800)]
     assert events(trace, Category.RUNTIME) == [
-        ("hipMemcpyAsync", 2000, 50), ("hipLaunchKernel", 2400, 20), ("hsa_signal_wait_scacquire", 5200, 800),
-    ]  # fmt: skip
+        ("hipMemcpyAsync", 2000, 50),
+        ("hipLaunchKernel", 2400, 20),
+        ("hsa_signal_wait_scacquire", 5200, 800),
+    ]
     assert events(trace, Category.ANNOTATION) == [("here", 6600, -1)]
     assert [(trace.strings[n], int(t)) for n, t in zip(trace.steps.name, trace.steps.ts, strict=True)] == [("5", 1900)]
     assert trace.steps.dur.tolist() == [4600]
     assert sorted((t.name, t.pid, t.device) for t in trace.tracks) == [
-        ("copies", "41", 1), ("queue 5", "41", 1), ("stream 0", "41", 0), ("stream 7", "41", 1),
-        ("thread 41", "41", -1), ("thread 42", "41", -1),
-    ]  # fmt: skip
+        ("copies", "41", 1),
+        ("queue 5", "41", 1),
+        ("stream 0", "41", 0),
+        ("stream 7", "41", 1),
+        ("thread 41", "41", -1),
+        ("thread 42", "41", -1),
+    ]
     assert (trace.links.kind == LinkKind.LAUNCH).sum() == 3  # two calls of HIP, one of RCCL
     assert sorted(trace.args["registers"].values.tolist()) == [8, 24, 112]
     assert trace.args["bytes"].values.sum() == 4160
     assert {trace.strings[i] for i in trace.args["grid"].values} == {"[4, 2, 1]", "[1, 1, 1]"}  # 1,000 items in groups
     assert [(d.id, d.name, d.multiprocessors) for d in trace.meta.devices] == [
-        (0, "AMD Instinct MI300X", 304), (1, "AMD Instinct MI300X", 304),
-    ]  # fmt: skip
+        (0, "AMD Instinct MI300X", 304),
+        (1, "AMD Instinct MI300X", 304),
+    ]
     assert (trace.meta.producer, trace.meta.host, trace.meta.device_type) == ("rocprofv3", "box", "hip")
 
 
 def test_the_kernel_page_has_them() -> None:
     assert rows(answer("kernel", MICRO), "total_ns", "calls") == {
-        "ncclDevKernel_Generic": [800, 1], "add(float*)": [500, 1],
-    }  # fmt: skip
+        "ncclDevKernel_Generic": [800, 1],
+        "add(float*)": [500, 1],
+    }
 
 
 def test_references_of_a_record_may_be_missing(tmp_path: Path) -> None:

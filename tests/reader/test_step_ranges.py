@@ -33,9 +33,20 @@ def steps(trace: Trace) -> list[tuple[str, int, int]]:
 
 @pytest.mark.parametrize(
     "name",
-    ["step 5", "training_step_5", "train_step 5", "iteration=5", "Iteration: 5", "batch_5", "epoch 1 step 5/100",
-     "Epoch[2] Step[5]", "ProfilerStep#5", "## global_step 5 ##", "eval_iter-5"],
-)  # fmt: skip
+    [
+        "step 5",
+        "training_step_5",
+        "train_step 5",
+        "iteration=5",
+        "Iteration: 5",
+        "batch_5",
+        "epoch 1 step 5/100",
+        "Epoch[2] Step[5]",
+        "ProfilerStep#5",
+        "## global_step 5 ##",
+        "eval_iter-5",
+    ],
+)
 def test_names_of_steps(name: str) -> None:
     assert step_label(name) == "5"
 
@@ -91,8 +102,9 @@ def test_a_chosen_range_is_a_step(write: Write) -> None:
     assert steps(with_step_range(trace, "work")) == [("0", 10, 80), ("1", 110, 70)]
     assert with_step_range(trace, "") is trace
     assert steps(with_step_range(read_trace(write(ranges([("my 4", 0, 9), ("my 6", 9, 9)]))), "my*")) == [
-        ("4", 0, 9), ("6", 9, 9)
-    ]  # fmt: skip
+        ("4", 0, 9),
+        ("6", 9, 9),
+    ]
     with pytest.raises(BadParameter, match="no range has a name like 'nothing'"):
         with_step_range(trace, "nothing")
 

@@ -83,8 +83,10 @@ def test_runs_are_steps_and_their_parts_may_overlap(file: Write) -> None:
 
 def test_older_versions_name_the_copies_otherwise(file: Write) -> None:
     assert events(read_trace(file(OLD))) == [
-        ("copy in", 0, 100_000), ("compute", 100_000, 500_000), ("copy out", 600_000, 100_000)
-    ]  # fmt: skip
+        ("copy in", 0, 100_000),
+        ("compute", 100_000, 500_000),
+        ("copy out", 600_000, 100_000),
+    ]
 
 
 def test_another_list_is_not_mistaken_for_layers(file: Write) -> None:

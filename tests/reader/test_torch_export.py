@@ -208,9 +208,14 @@ def test_cut_archives_are_errors(tmp_path: Path, source: Path, part: float) -> N
 
 
 BROKEN = [
-    b"", b"[]", b"{}", b'{"graph_module": 3}', b"[" * 100_000, b"\xff\xfe",
+    b"",
+    b"[]",
+    b"{}",
+    b'{"graph_module": 3}',
+    b"[" * 100_000,
+    b"\xff\xfe",
     b'{"graph_module":{"graph":{},"signature":{}}}',
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize("text", BROKEN)

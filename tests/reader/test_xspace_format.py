@@ -162,7 +162,8 @@ def gpu() -> Space:
     conv = {"hlo_op": "conv.1", "hlo_module": "jit_f", "name": "jit(f)/layer/conv", "program_id": 7}
     add = {"hlo_op": "add.2", "hlo_module": "jit_f", "program_id": 7}
     host.line(
-        "python", 1,
+        "python",
+        1,
         ("train", 0, 100, {"step_num": 3}),
         ("$train.py:12 step", 1, 98, {}),
         ("cuLaunchKernel", 10, 5, {"correlation_id": 1, **conv}),
@@ -171,17 +172,18 @@ def gpu() -> Space:
         ("cuMemcpyHtoDAsync", 40, 5, {"correlation_id": 4}),
         ("waits", 50, None, {"_pt": 2, "_p": 9}),
         ("goes on", 60, 10, {"_ct": 2, "_c": 9}),
-    )  # fmt: skip
+    )
     card = space.plane("/device:GPU:0", device_vendor="NVIDIA", core_count=80, compute_cap_major=7, memory_size=1 << 34)
     kernel = {"kernel_details": "regs:64 static_shared:0 grid:8,2,1 block:128,1,1 occ_pct:50"}
     card.line(
-        "Stream #13(Kernel,MemcpyH2D)", 13,
+        "Stream #13(Kernel,MemcpyH2D)",
+        13,
         ("implicit_convolve", 40, 100, {"correlation_id": 1, **kernel, **conv}),
         ("splitKreduce", 140, 20, {"correlation_id": 2, **conv}),
         ("add", 160, 10, {"correlation_id": 3, **add}),
         ("MemcpyH2D", 170, 30, {"correlation_id": 4, "memcpy_details": "kind:pinned size:4096 dest:0 async:1"}),
         ("ncclDevKernel_AllReduce", 200, 50, {}),
-    )  # fmt: skip
+    )
     card.line("XLA Ops", 14, ("conv.1", 40, 120, {}), ("add.2", 160, 10, {}))
     return space
 
@@ -198,8 +200,10 @@ def test_launches_of_the_same_operation_are_one_operator(tmp_path: Path) -> None
     assert names(trace, Category.COMM) == ["ncclDevKernel_AllReduce"]
     assert names(trace, Category.PYTHON) == ["train.py(12): step"]
     assert [trace.strings[i] for i in trace.steps.name] == ["3"]
-    links = [(trace.strings[events.name[a]], trace.strings[events.name[b]], LinkKind(k)) for a, b, k in
-             zip(trace.links.src, trace.links.dst, trace.links.kind, strict=True)]  # fmt: skip
+    links = [
+        (trace.strings[events.name[a]], trace.strings[events.name[b]], LinkKind(k))
+        for a, b, k in zip(trace.links.src, trace.links.dst, trace.links.kind, strict=True)
+    ]
     assert ("waits", "goes on", LinkKind.ASYNC) in links
     assert sum(kind == LinkKind.LAUNCH for *_, kind in links) == 4
     first = np.flatnonzero(events.name == trace.strings.index("implicit_convolve"))

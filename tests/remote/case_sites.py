@@ -68,8 +68,12 @@ FUNCTIONS = "\n".join(
 def numpy_case(folder: Path, **files: str) -> Path:
     """A case of all files in one folder. files: what differs, `model` of `numpy/model.py`; `engine` of the engine."""
     inner = {
-        "__init__": FUNCTIONS, "dataloader": DATALOADER, "model": MODEL, "evaluator": EVALUATOR, "export": EXPORT,
-    }  # fmt: skip
+        "__init__": FUNCTIONS,
+        "dataloader": DATALOADER,
+        "model": MODEL,
+        "evaluator": EVALUATOR,
+        "export": EXPORT,
+    }
     texts = {f"numpy/{name}.py": files.get(name, text) for name, text in inner.items()}
     texts |= {
         "configurations.yaml": files.get("configurations", CONFIGURATIONS),
@@ -89,7 +93,13 @@ def order_of(folder: Path, name: str = "", **changes: Any) -> CaseRequest:
     case = read_case(folder, name)
     data = str(case.data_dir or "")
     given: dict[str, Any] = {
-        "vendor": "cpu", "framework": case.frameworks[0], "data_dir": data, "pythons": [(sys.executable, ())],
-        "memory_bytes": 8 << 30, "timeout_s": 120.0, "code": child_archive(), **changes,
-    }  # fmt: skip
+        "vendor": "cpu",
+        "framework": case.frameworks[0],
+        "data_dir": data,
+        "pythons": [(sys.executable, ())],
+        "memory_bytes": 8 << 30,
+        "timeout_s": 120.0,
+        "code": child_archive(),
+        **changes,
+    }
     return CaseRequest(case.description(), case.files, **given)

@@ -101,8 +101,12 @@ class Site:
         with (self.folder / "agent.log").open("ab") as log:
             self.agent = subprocess.Popen(
                 [*script, "--state", str(self.folder / "state"), "--sandbox", "off"],
-                env=environment, stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                env=environment,
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     def submit(self) -> None:
         key = f"job-{len(self.jobs)}"

@@ -134,8 +134,14 @@ def kubernetes(folder: Path, *nodes: dict[str, Any]) -> Iterator[tuple[Cluster, 
     threading.Thread(target=server.serve_forever, daemon=True).start()
     url = f"http://127.0.0.1:{server.server_address[1]}"
     context = {"name": "here", "context": {"cluster": "here", "user": "me"}}
-    config = {"apiVersion": "v1", "kind": "Config", "clusters": [{"name": "here", "cluster": {"server": url}}],
-              "users": [{"name": "me", "user": {}}], "contexts": [context], "current-context": "here"}  # fmt: skip
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": "here", "cluster": {"server": url}}],
+        "users": [{"name": "me", "user": {}}],
+        "contexts": [context],
+        "current-context": "here",
+    }
     file = folder / "kubeconfig"
     file.write_text(json.dumps(config))
     try:

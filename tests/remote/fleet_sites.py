@@ -50,9 +50,13 @@ class FleetSite:
         command += ["--fleet-option", f"state={self.nodes}", *arguments]
         with (self.folder / "agent.log").open("ab") as log:
             self.agent = subprocess.Popen(
-                command, env={**os.environ, "VISUALPROF_AGENT_TOKEN": token, "PYTHONPATH": str(ROOT), **env},
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, start_new_session=True,
-            )  # fmt: skip
+                command,
+                env={**os.environ, "VISUALPROF_AGENT_TOKEN": token, "PYTHONPATH": str(ROOT), **env},
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                start_new_session=True,
+            )
 
     @property
     def nodes(self) -> Path:

@@ -297,8 +297,11 @@ def submitted(key: str, *specs: Spec, **changes: Any) -> dict[str, Any]:
     import msgspec
 
     wanted = request(key, *specs, inputs=[], **changes)
-    return {**msgspec.to_builtins(wanted), "inputs": [{"name": "x", "dtype": "float32", "dims": ["n", 3]}],
-            "sweep": {"dim": "n", "values": [1]}}  # fmt: skip
+    return {
+        **msgspec.to_builtins(wanted),
+        "inputs": [{"name": "x", "dtype": "float32", "dims": ["n", 3]}],
+        "sweep": {"dim": "n", "values": [1]},
+    }
 
 
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:

@@ -38,11 +38,22 @@ def row(name: str, verdict: str, ratio: float | None = 0.5, **more: Any) -> dict
     point |= {"ratio": {"value": ratio, "low": ratio, "high": ratio}, "verdict": verdict, "samples_per_s": 2e7}
     spec = {"id": "ort", "backend": "onnxruntime", "options": {"optimization": "basic"}, "threads": 2, "device": "cpu"}
     return {
-        "name": name, "kind": "conversion", "steps": [{"converter": "onnx_fp16", "options": {"keep": ""}}],
-        "spec": spec, "verdict": verdict, "passes": verdict == "faster", "front": verdict == "faster",
-        "points": [point] if ratio else [], "random": {"relative": 1e-3, "max_abs": 0.1, "cosine": None, "top1": None},
-        "data": None, "size_bytes": 100, "tools": {"onnx": "1.23"}, "files": [], "why": "", **more,
-    }  # fmt: skip
+        "name": name,
+        "kind": "conversion",
+        "steps": [{"converter": "onnx_fp16", "options": {"keep": ""}}],
+        "spec": spec,
+        "verdict": verdict,
+        "passes": verdict == "faster",
+        "front": verdict == "faster",
+        "points": [point] if ratio else [],
+        "random": {"relative": 1e-3, "max_abs": 0.1, "cosine": None, "top1": None},
+        "data": None,
+        "size_bytes": 100,
+        "tools": {"onnx": "1.23"},
+        "files": [],
+        "why": "",
+        **more,
+    }
 
 
 def relu() -> bytes:
@@ -119,8 +130,10 @@ def test_the_original_is_added_once_for_several_candidates(tmp_path: Path) -> No
         rows = ROWS[0], row("int8", "faster", 0.6, files=list(second))
         agent.succeed(lease, **{"advice.json": json.dumps(advice(*rows)).encode(), MADE: relu(), **second})
         apply = {"report": lease["run"], "model": "mine"}
-        versions = [http("POST", "/api/v1/advice/apply", apply | {"candidates": [name]})["versions"][0]
-                    for name in ("fp16", "int8")]  # fmt: skip
+        versions = [
+            http("POST", "/api/v1/advice/apply", apply | {"candidates": [name]})["versions"][0]
+            for name in ("fp16", "int8")
+        ]
         assert [(one["address"], one["original"]) for one in versions] == [("mine/2", "mine/1"), ("mine/3", "mine/1")]
 
 

@@ -192,8 +192,11 @@ def tensorflow_case(folder: Path, name: str) -> Case:
 
 
 CASES: dict[str, Callable[[Path, str], Case]] = {
-    "resnet10": onnx_case, "tinybert": onnx_case, "torch": torch_case, "tensorflow": tensorflow_case,
-}  # fmt: skip
+    "resnet10": onnx_case,
+    "tinybert": onnx_case,
+    "torch": torch_case,
+    "tensorflow": tensorflow_case,
+}
 
 
 def outputs(case: Case, path: Path, feeds: Feeds, folder: Path, optimize: bool = True) -> list[Any]:

@@ -14,8 +14,13 @@ def candidate(name: str, converter: str = "", backend: str = "onnxruntime") -> C
 def test_each_round_has_a_candidate_of_each_runtime_and_converter() -> None:
     ordered = round_robin(
         [
-            candidate("ort-1"), candidate("ort-2"), candidate("ort-3"), candidate("openvino", backend="openvino"),
-            candidate("fp16", "onnx_fp16"), candidate("int8-1", "ort_int8"), candidate("int8-2", "ort_int8"),
+            candidate("ort-1"),
+            candidate("ort-2"),
+            candidate("ort-3"),
+            candidate("openvino", backend="openvino"),
+            candidate("fp16", "onnx_fp16"),
+            candidate("int8-1", "ort_int8"),
+            candidate("int8-2", "ort_int8"),
         ]
-    )  # fmt: skip
+    )
     assert [c.name for c in ordered] == ["ort-1", "openvino", "fp16", "int8-1", "ort-2", "int8-2", "ort-3"]

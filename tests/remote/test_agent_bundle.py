@@ -32,8 +32,13 @@ def isolated(*command: str, folder: Path) -> subprocess.CompletedProcess[str]:
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "VISUALPROF_RUNTIMES": str(folder / "none")}
     return subprocess.run(
         [sys.executable, "-P" if sys.version_info >= (3, 11) else "-s", *command],
-        cwd=folder, env=env, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
+        cwd=folder,
+        env=env,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
 
 
 def test_the_code_of_the_child_contains_only_what_it_needs() -> None:

@@ -100,10 +100,16 @@ def test_a_gpu_is_sampled(tmp_path: Path) -> None:
     assert head["gpus"] == [{"id": "cuda:1", "name": "GPU of tests", "uuid": "GPU-1", "memory_bytes": 80 << 30}]
     assert samples[0]["gpus"] == [
         {
-            "util": 0.5, "mem_util": 0.25, "sm_mhz": 1500, "mem_mhz": 1500, "memory_bytes": 1 << 30, "power_w": 250.0,
-            "temperature_c": 60, "throttle": ["power cap"],
+            "util": 0.5,
+            "mem_util": 0.25,
+            "sm_mhz": 1500,
+            "mem_mhz": 1500,
+            "memory_bytes": 1 << 30,
+            "power_w": 250.0,
+            "temperature_c": 60,
+            "throttle": ["power cap"],
         }
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize(

@@ -106,8 +106,10 @@ def test_folders_have_other_names_inside_than_outside(tmp_path: Path) -> None:
     assert (names["cwd"], names["environment"]["HOME"], names["files"]) == ("/job/work", "/job/work", ["model.onnx"])
     assert names["argv"][1:] == ["/job/files/code.pyz", f"{work}x"], "only paths below a folder have other names"
     assert names["task"] == {
-        "model": "/job/files/model.onnx", "inputs": {"x": "/job/files/x.npy"}, "other": [str(tmp_path), 3, None]
-    }  # fmt: skip
+        "model": "/job/files/model.onnx",
+        "inputs": {"x": "/job/files/x.npy"},
+        "other": [str(tmp_path), 3, None],
+    }
     assert str(tmp_path) not in json.dumps([names["environment"], names["root"]])
     assert (work / "out.json").is_file()
 

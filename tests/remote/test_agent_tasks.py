@@ -24,8 +24,13 @@ def test_a_task_is_leased_run_and_finished(server: FakeServer, start: StartAgent
     report = server.finished(task)
     assert (report["state"], report["reason"], report["warnings"]) == ("succeeded", None, [])
     assert set(report["files"]) == {
-        "env.json", "job.json", "log.txt", "monitor.jsonl", "points.jsonl", "status.json",
-    }  # fmt: skip
+        "env.json",
+        "job.json",
+        "log.txt",
+        "monitor.jsonl",
+        "points.jsonl",
+        "status.json",
+    }
     assert agent.ended() == 0, agent.said
 
 
@@ -36,8 +41,11 @@ def test_the_result_contains_request_environment_and_outcome(server: FakeServer,
     job, env, status = (task.json(name) for name in ("job.json", "env.json", "status.json"))
     assert (job["schema"], job["job"], job["task"], job["attempt"]) == ("visualprof.job/1", "j1", "t1", 1)
     assert job["model"] == {
-        "name": "../my model.onnx", "sha256": task.lease.request.model.blob, "format": "onnx", "file": "my_model.onnx",
-    }  # fmt: skip
+        "name": "../my model.onnx",
+        "sha256": task.lease.request.model.blob,
+        "format": "onnx",
+        "file": "my_model.onnx",
+    }
     assert (env["agent"], env["agent_id"], env["backend"], env["version"]) == ("fake", "a1", "onnxruntime", "1.2.3")
     assert env["effective"] == {"threads": "1"}
     assert (status["state"], status["load_ns"], status["profiles"]) == ("succeeded", 5, [])

@@ -92,8 +92,10 @@ def test_an_interrupted_large_upload_resumes(bucket: Bucket, monkeypatch: pytest
     data = os.urandom(11 * MIB)
     first = bucket.begin_upload(KEY, len(data))
     assert [(part.offset, part.size_bytes) for part in first.parts] == [
-        (0, 5 * MIB), (5 * MIB, 5 * MIB), (10 * MIB, MIB),
-    ]  # fmt: skip
+        (0, 5 * MIB),
+        (5 * MIB, 5 * MIB),
+        (10 * MIB, MIB),
+    ]
     assert send(first.parts[2].url, data[10 * MIB :]) == 200
     assert send(first.parts[0].url, data[: 5 * MIB]) == 200
     assert bucket.received_bytes(KEY, len(data)) == 6 * MIB

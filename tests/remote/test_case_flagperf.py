@@ -200,8 +200,14 @@ def test_the_logger_has_the_calls_of_flagperfs_cases(capsys: pytest.CaptureFixtu
     logger.opt(colors=True).warning("odd")
     logger.exception("broken")
     lines = [line.split(" | ", 1)[1] for line in capsys.readouterr().out.splitlines()]
-    assert lines == ["DEBUG | Step: 1", "Vendor Inference Begin | ", "Finish Info | {'a': 1}", "Mine | 1 of 2",
-                     "WARNING | odd", "ERROR | broken"]  # fmt: skip
+    assert lines == [
+        "DEBUG | Step: 1",
+        "Vendor Inference Begin | ",
+        "Finish Info | {'a': 1}",
+        "Mine | 1 of 2",
+        "WARNING | odd",
+        "ERROR | broken",
+    ]
     with pytest.raises(ValueError, match="unknown level"):
         logger.log("Nothing", "x")
     with pytest.raises(AttributeError):

@@ -71,11 +71,20 @@ def test_a_tree_of_several_cases_wants_a_name(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("- 1\n- 2", "not a mapping of keys"), ("a: [1", "while parsing"),
-     ("a: !!python/object:os.x {}", "could not determine"),
-     ("a: &x [1,1,1,1]\nb: &y [*x,*x,*x,*x]\nc: &z [*y,*y,*y,*y]\nd: [*z,*z,*z,*z]\ne: [*z,*z,*z,*z]\nf: *z\ng: *z\n",
-      "not a mapping of keys"), ("a: 2020-01-01", "not a mapping of keys")],
-)  # fmt: skip
+    [
+        ("- 1\n- 2", "not a mapping of keys"),
+        ("a: [1", "while parsing"),
+        ("a: !!python/object:os.x {}", "could not determine"),
+        (
+            (
+                "a: &x [1,1,1,1]\nb: &y [*x,*x,*x,*x]\nc: &z [*y,*y,*y,*y]\n"
+                "d: [*z,*z,*z,*z]\ne: [*z,*z,*z,*z]\nf: *z\ng: *z\n"
+            ),
+            "not a mapping of keys",
+        ),
+        ("a: 2020-01-01", "not a mapping of keys"),
+    ],
+)
 def test_yaml_is_keys_and_plain_values(tmp_path: Path, text: str, words: str) -> None:
     with pytest.raises(TaskFailure, match=words):
         read_case(numpy_case(tmp_path / "net", parameters=text))
@@ -163,10 +172,20 @@ def test_top_level_imports_of_framework_code_are_requirements(tmp_path: Path) ->
 
 @pytest.mark.parametrize(
     ("version", "wanted", "holds"),
-    [("8.6.1", ">=8,<10", True), ("10.0.1", ">=8,<10", False), ("2.13.0+cpu", "==2.13.0", True), ("1.9", "<1.10", True),
-     ("1.3.2", "==1.3.*", True), ("1.4", "==1.3.*", False), ("1.3.2", "~=1.3.1", True), ("1.4.0", "~=1.3.1", False),
-     ("2", "!=2", False), ("2.0", "==2", True), ("3", "", True)],
-)  # fmt: skip
+    [
+        ("8.6.1", ">=8,<10", True),
+        ("10.0.1", ">=8,<10", False),
+        ("2.13.0+cpu", "==2.13.0", True),
+        ("1.9", "<1.10", True),
+        ("1.3.2", "==1.3.*", True),
+        ("1.4", "==1.3.*", False),
+        ("1.3.2", "~=1.3.1", True),
+        ("1.4.0", "~=1.3.1", False),
+        ("2", "!=2", False),
+        ("2.0", "==2", True),
+        ("3", "", True),
+    ],
+)
 def test_versions_within_clauses(version: str, wanted: str, holds: bool) -> None:
     assert version_satisfies(version, wanted) is holds
 

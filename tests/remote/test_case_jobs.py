@@ -88,9 +88,14 @@ def test_a_retry_on_an_agent_resumes_after_the_last_successful_step(
     message = msgspec.json.decode(again.result["case.json"], type=CaseResult)
     states = {step.name: step.state for step in message.steps}
     assert states == {
-        "init": "done", "data+model": "done", "validation": "kept", "export": "kept", "compile": "done",
-        "inference": "done", "summary": "done",
-    }  # fmt: skip
+        "init": "done",
+        "data+model": "done",
+        "validation": "kept",
+        "export": "kept",
+        "compile": "done",
+        "inference": "done",
+        "summary": "done",
+    }
 
 
 @pytest.mark.long
@@ -121,8 +126,14 @@ def test_the_server_accepts_cases_and_rejects_other_files(tmp_path: Path) -> Non
     assert [error.field for error in limit_errors(job)] == []
     wrong = CaseRef("../net", "nobody", "", {"repeat": "three"}, {"export": 0, "lunch": 60, "": 60})
     errors = {error.field for error in limit_errors(replace(job, case=wrong))}
-    assert errors == {"case.name", "case.framework", "case.vendor", "case.settings.repeat", "case.step_timeouts.export",
-                      "case.step_timeouts.lunch"}  # fmt: skip
+    assert errors == {
+        "case.name",
+        "case.framework",
+        "case.vendor",
+        "case.settings.repeat",
+        "case.step_timeouts.export",
+        "case.step_timeouts.lunch",
+    }
 
 
 class Known:

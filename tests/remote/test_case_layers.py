@@ -93,9 +93,12 @@ GOLDEN: dict[tuple[bool, bool, bool, bool], str | set[str]] = {
 def test_the_four_switches_omit_their_stages(switches: tuple[bool, bool, bool, bool]) -> None:
     compiler, no_validation, onnx, compiled = switches
     settings = {
-        **DEFAULTS, "compiler": "tensorrt" if compiler else None, "no_validation": no_validation,
-        "exist_onnx_path": "a.onnx" if onnx else None, "exist_compiler_path": "a.trt" if compiled else None,
-    }  # fmt: skip
+        **DEFAULTS,
+        "compiler": "tensorrt" if compiler else None,
+        "no_validation": no_validation,
+        "exist_onnx_path": "a.onnx" if onnx else None,
+        "exist_compiler_path": "a.trt" if compiled else None,
+    }
     wanted = GOLDEN[switches]
     if isinstance(wanted, str):
         with pytest.raises(TaskFailure, match=wanted):
@@ -114,9 +117,26 @@ def test_flops_are_arithmetic() -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["", "x", "f(1)", "a.b", "[1]", "1 if 1 else 2", "1 % 2", "1/0", "9**9**9**9", "1e999", "'a'*9", "True",
-     "(" * 150 + "1" + ")" * 150 + "+", "1" * 300, "lambda: 1", "10**400", "1+" * 60 + "1"],
-)  # fmt: skip
+    [
+        "",
+        "x",
+        "f(1)",
+        "a.b",
+        "[1]",
+        "1 if 1 else 2",
+        "1 % 2",
+        "1/0",
+        "9**9**9**9",
+        "1e999",
+        "'a'*9",
+        "True",
+        "(" * 150 + "1" + ")" * 150 + "+",
+        "1" * 300,
+        "lambda: 1",
+        "10**400",
+        "1+" * 60 + "1",
+    ],
+)
 def test_an_expression_that_is_not_arithmetic_has_no_value(text: str) -> None:
     with pytest.raises(ValueError):
         evaluate(text)

@@ -82,8 +82,10 @@ def test_of_a_divided_gpu_the_first_instance_is_read(monkeypatch: pytest.MonkeyP
 
 def amd_smi(**changes: Any) -> Module:
     """Two GPUs, in the form that AMD SMI's manual gives: MB, W, MHz, degrees, and "N/A" for what a sensor lacks."""
-    kinds = {name: SimpleNamespace(GFX="GFX", MEM="MEM", HOTSPOT="HOTSPOT", CURRENT="CURRENT")
-             for name in ("AmdSmiClkType", "AmdSmiTemperatureType", "AmdSmiTemperatureMetric")}  # fmt: skip
+    kinds = {
+        name: SimpleNamespace(GFX="GFX", MEM="MEM", HOTSPOT="HOTSPOT", CURRENT="CURRENT")
+        for name in ("AmdSmiClkType", "AmdSmiTemperatureType", "AmdSmiTemperatureMetric")
+    }
     clocks = {"GFX": {"clk": 2100, "min_clk": 500, "max_clk": 2100}, "MEM": {"clk": 900}}
     answers = {
         "amdsmi_init": None,
@@ -112,9 +114,17 @@ def test_amds_gpus_have_the_readings_of_nvidias(monkeypatch: pytest.MonkeyPatch)
     assert (first.id, first.name, first.memory_bytes >> 20) == ("cuda:0", "AMD Instinct MI300X", 196592)
     sample = rocm.sample("cuda:1", {7})
     expected = {
-        "util": 0.75, "mem_util": 0.2, "sm_mhz": 2100, "mem_mhz": 900, "memory_bytes": 2 * GIB, "power_w": 550,
-        "temperature_c": 61, "throttle": None, "own_memory_bytes": GIB, "others": 1,
-    }  # fmt: skip
+        "util": 0.75,
+        "mem_util": 0.2,
+        "sm_mhz": 2100,
+        "mem_mhz": 900,
+        "memory_bytes": 2 * GIB,
+        "power_w": 550,
+        "temperature_c": 61,
+        "throttle": None,
+        "own_memory_bytes": GIB,
+        "others": 1,
+    }
     assert sample == expected
     monkeypatch.setenv("ROCR_VISIBLE_DEVICES", "1,0")
     monkeypatch.setenv("HIP_VISIBLE_DEVICES", "0")

@@ -112,21 +112,51 @@ class InferModel:
 @pytest.mark.parametrize(
     ("broken", "text", "changes", "reason", "step", "words"),
     [
-        ("model", "def create_model(config):\n    raise ValueError('no weights')\n", {}, "model_error", "data+model",
-         "data+model: ValueError: no weights"),
-        ("evaluator", SEGFAULTS, {}, "crashed", "validation",
-         "the child ended by SIGSEGV without a result (step validation)"),
+        (
+            "model",
+            "def create_model(config):\n    raise ValueError('no weights')\n",
+            {},
+            "model_error",
+            "data+model",
+            "data+model: ValueError: no weights",
+        ),
+        (
+            "evaluator",
+            SEGFAULTS,
+            {},
+            "crashed",
+            "validation",
+            "the child ended by SIGSEGV without a result (step validation)",
+        ),
         ("export", SLEEPS, {"timeout_s": 3.0}, "timeout", "export", "did not finish within 3 s (step export)"),
-        ("export", SLEEPS, {"step_timeouts": {"export": 1.0, "": 60.0}}, "timeout", "export",
-         "step export did not finish within 1 s"),
+        (
+            "export",
+            SLEEPS,
+            {"step_timeouts": {"export": 1.0, "": 60.0}},
+            "timeout",
+            "export",
+            "step export did not finish within 1 s",
+        ),
         ("engine", LARGE, {"memory_bytes": 600 << 20}, "out_of_memory", "compile", "(step compile)"),
-        ("export", "def export_model(model, config):\n    return 'nothing.onnx'\n", {}, "model_error", "export",
-         "export: export_model gave 'nothing.onnx', which is not a file"),
-        ("dataloader", "def build_dataloader(config):\n    import no_such_module\n", {}, "no_runtime", "data+model",
-         "No module named 'no_such_module'"),
+        (
+            "export",
+            "def export_model(model, config):\n    return 'nothing.onnx'\n",
+            {},
+            "model_error",
+            "export",
+            "export: export_model gave 'nothing.onnx', which is not a file",
+        ),
+        (
+            "dataloader",
+            "def build_dataloader(config):\n    import no_such_module\n",
+            {},
+            "no_runtime",
+            "data+model",
+            "No module named 'no_such_module'",
+        ),
         ("dataloader", "import no_such_module\n", {}, "no_runtime", "init", "missing: package: no-such-module"),
     ],
-)  # fmt: skip
+)
 def test_a_step_that_ends_badly_is_named_with_its_cause(
     tmp_path: Path, broken: str, text: str, changes: dict[str, Any], reason: str, step: str, words: str
 ) -> None:

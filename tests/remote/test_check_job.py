@@ -58,8 +58,17 @@ class Known:
     def agent(self, identity: str = "aaaaaaaaaa", seen_s: float = 0.0, platform: str = "x86", **runtime: Any) -> None:
         runtimes = [Runtime("onnxruntime", "1.31.1", "/usr/bin/python3", "3.11.7", **runtime)]
         can = Capabilities(
-            platform, "x86_64", "Linux", "host", "cpu", 2, 1 << 34, 2, "0.1", runtimes=runtimes  # type: ignore[arg-type]
-        )  # fmt: skip
+            platform,
+            "x86_64",
+            "Linux",
+            "host",
+            "cpu",
+            2,
+            1 << 34,
+            2,
+            "0.1",
+            runtimes=runtimes,  # type: ignore[arg-type]
+        )
         seen = time.time_ns() - int(seen_s * 1e9)
         self.machines.append(
             Agent(
@@ -192,10 +201,10 @@ def test_missing_fields_and_wrong_types_are_all_named_at_once() -> None:
         "specs[0].options.a": "must be a text, not 1",
         "inputs[0].dims[0]": "must be a whole number or a text, not 1.5",
         "inputs[0].dims[1]": "must be a whole number or a text, not null",
-        "sweep.values": "must be a list, not \"1\"",
+        "sweep.values": 'must be a list, not "1"',
         "timeout_s": 'must be a number, not "long"',
         "dims.seq": "must be a whole number, not 2.5",
-    }  # fmt: skip
+    }
 
 
 def test_thousands_of_errors_are_summarized() -> None:
@@ -417,16 +426,14 @@ def test_an_unknown_backend_is_refused(known: Known) -> None:
 
 
 def test_a_backend_that_does_not_load_the_model_is_refused(known: Known) -> None:
-    assert refused(known, spec(backend="megengine")) == {
-        "specs[0].backend": "megengine does not load onnx models"
-    }  # fmt: skip
+    assert refused(known, spec(backend="megengine")) == {"specs[0].backend": "megengine does not load onnx models"}
 
 
 def test_a_precision_that_the_backend_cannot_set_is_rejected(known: Known) -> None:
     assert refused(known, spec(precision="f32")) == {}
     assert refused(known, spec(precision="bf16")) == {
         "specs[0].precision": "onnxruntime does not support precision bf16"
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.parametrize("backend", all_backends(), ids=lambda b: b.name)

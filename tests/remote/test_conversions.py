@@ -145,9 +145,15 @@ def net(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     torch.manual_seed(0)
     layers = torch.nn
     module = layers.Sequential(
-        layers.Conv2d(3, 16, 3, padding=1), layers.BatchNorm2d(16), layers.ReLU(), layers.Conv2d(16, 16, 3, stride=2),
-        layers.ReLU(), layers.AdaptiveAvgPool2d(1), layers.Flatten(), layers.Linear(16, 10),
-    ).eval()  # fmt: skip
+        layers.Conv2d(3, 16, 3, padding=1),
+        layers.BatchNorm2d(16),
+        layers.ReLU(),
+        layers.Conv2d(16, 16, 3, stride=2),
+        layers.ReLU(),
+        layers.AdaptiveAvgPool2d(1),
+        layers.Flatten(),
+        layers.Linear(16, 10),
+    ).eval()
     folder, sample = tmp_path_factory.mktemp("net"), torch.zeros(2, 3, 32, 32)
     torch.jit.trace(module, sample).save(str(folder / "net.pt"))
     shapes = ({0: torch.export.Dim("batch")},)

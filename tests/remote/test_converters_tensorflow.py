@@ -95,9 +95,13 @@ def test_a_saved_model_as_onnx_gives_the_same_in_onnx_runtime(tmp_path: Path, sa
 # How large a share of the f32 one's size, how far from TensorFlow: at least, at most.
 @pytest.mark.parametrize(
     ("name", "share", "least", "most"),
-    [("tflite_f32", 1.0, 0, 1e-5), ("tflite_fp16", 0.65, 1e-6, 2e-3), ("tflite_dynamic", 0.65, 1e-5, 5e-2),
-     ("tflite_int8", 0.65, 1e-4, 2e-1)],
-)  # fmt: skip
+    [
+        ("tflite_f32", 1.0, 0, 1e-5),
+        ("tflite_fp16", 0.65, 1e-6, 2e-3),
+        ("tflite_dynamic", 0.65, 1e-5, 5e-2),
+        ("tflite_int8", 0.65, 1e-4, 2e-1),
+    ],
+)
 def test_a_saved_model_for_litert_is_as_near_as_its_types_are(
     tmp_path: Path, saved: Path, wanted: Any, name: str, share: float, least: float, most: float
 ) -> None:

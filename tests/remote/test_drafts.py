@@ -290,10 +290,13 @@ def test_choices_come_from_the_machines() -> None:
     at_lab, on_cuda = drafted(LAB, GPU, AWAY, specs=specs).choices
     assert (at_lab.versions, at_lab.devices) == (["1.31.1", "1.9.0"], ["cpu"])
     assert (on_cuda.versions, on_cuda.devices) == (["1.23.2"], ["cpu", "cuda:0"])
-    assert (on_cuda.machines, on_cuda.lacks) == (["gpu"], {
-        "lab": "onnxruntime of lab has no cuda",
-        "away": "onnxruntime of away has no cuda",
-    })  # fmt: skip
+    assert (on_cuda.machines, on_cuda.lacks) == (
+        ["gpu"],
+        {
+            "lab": "onnxruntime of lab has no cuda",
+            "away": "onnxruntime of away has no cuda",
+        },
+    )
 
 
 def test_ids_contain_what_distinguishes_the_specs() -> None:

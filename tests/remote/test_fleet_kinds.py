@@ -61,8 +61,13 @@ def test_a_missing_package_names_what_to_install(name: str, monkeypatch: pytest.
 def test_nodes_are_read_from_sinfo() -> None:
     nodes = {node.name: node for node in slurm.parse_nodes(SINFO, [])}
     assert {name: node.state for name, node in nodes.items()} == {
-        "c1": "ready", "c2": "ready", "c3": "ready", "c4": "away", "g1": "ready", "g2": "away",
-    }  # fmt: skip
+        "c1": "ready",
+        "c2": "ready",
+        "c3": "ready",
+        "c4": "away",
+        "g1": "ready",
+        "g2": "away",
+    }
     assert nodes["c1"].kind == nodes["c3"].kind != nodes["g1"].kind
     assert (nodes["g1"].gpus, nodes["g2"].gpus, nodes["c1"].gpus) == (4, 4, 0)
     assert (nodes["c1"].cores, nodes["c1"].memory_bytes) == (64, 257000 * 2**20)

@@ -119,8 +119,10 @@ def test_a_node_of_each_kind_is_looked_at_once(tmp_path: Path) -> None:
     machine = fleet_roster.as_machine(SMALL, "ray").capabilities
     assert (machine.fleet, machine.cores, machine.platforms) == ("ray", 16, ["cuda", "x86"])
     assert [(item.name, item.state, item.platform) for item in machine.nodes] == [
-        ("a", "ready", "x86"), ("b", "ready", "x86"), ("g", "ready", "cuda"),
-    ]  # fmt: skip
+        ("a", "ready", "x86"),
+        ("b", "ready", "x86"),
+        ("g", "ready", "cuda"),
+    ]
     assert {(item.backend, *item.devices) for item in machine.runtimes} == {
         ("onnxruntime", "cpu"),
         ("torch", "cpu", "cuda:0"),

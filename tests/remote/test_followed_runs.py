@@ -235,10 +235,15 @@ def test_links_and_other_files_are_not_uploaded(far: Far, tmp_path: Path) -> Non
 @pytest.mark.parametrize(
     "said",
     [
-        {"run": "../up"}, {"run": "/etc"}, {"run": ".hidden"}, {"run": "a/b/c"}, {"folder": "x"}, {"clock_ns": -1},
+        {"run": "../up"},
+        {"run": "/etc"},
+        {"run": ".hidden"},
+        {"run": "a/b/c"},
+        {"folder": "x"},
+        {"clock_ns": -1},
         {"grown": [{"name": "monitor.jsonl", "size_bytes": 1, "offset": -1, "head": "", "data": ""}]},
     ],
-)  # fmt: skip
+)
 def test_the_server_rejects_paths_outside_the_run(far: Far, said: dict[str, Any]) -> None:
     body = {"folder": "0" * 32, "clock_ns": time.time_ns(), "run": "job", "live": {}, "files": [], "grown": [], **said}
     assert far.agent.post("runs", body).status_code in (400, 422)

@@ -27,20 +27,26 @@ def test_a_system_without_settings_is_unknown(host: tuple[Path, Path, Path]) -> 
 
 def test_settings_of_a_system_are_read(host: tuple[Path, Path, Path]) -> None:
     sys, cgroup, own_group = host
-    written(sys, {
-        "cpu/cpu0/cpufreq/scaling_governor": "powersave",
-        "cpu/cpu1/cpufreq/scaling_governor": "performance",
-        "cpu/intel_pstate/no_turbo": "0",
-        "cpu/smt/control": "on",
-        "node/node0/cpulist": "0-1",
-        "node/node1/cpulist": "2-3",
-    })  # fmt: skip
+    written(
+        sys,
+        {
+            "cpu/cpu0/cpufreq/scaling_governor": "powersave",
+            "cpu/cpu1/cpufreq/scaling_governor": "performance",
+            "cpu/intel_pstate/no_turbo": "0",
+            "cpu/smt/control": "on",
+            "node/node0/cpulist": "0-1",
+            "node/node1/cpulist": "2-3",
+        },
+    )
     own_group.write_text("0::/system.slice/docker-1.scope\n")
-    written(cgroup, {
-        "system.slice/cpu.max": "400000 100000",
-        "system.slice/docker-1.scope/cpu.max": "max 100000",
-        "system.slice/docker-1.scope/cpu.stat": "usage_usec 5\nnr_periods 9\nnr_throttled 7",
-    })  # fmt: skip
+    written(
+        cgroup,
+        {
+            "system.slice/cpu.max": "400000 100000",
+            "system.slice/docker-1.scope/cpu.max": "max 100000",
+            "system.slice/docker-1.scope/cpu.stat": "usage_usec 5\nnr_periods 9\nnr_throttled 7",
+        },
+    )
     assert read_host_settings(*host) == HostSettings(4.0, "performance, powersave", True, True, 2)
     assert throttled_periods(cgroup, own_group) == 7
 

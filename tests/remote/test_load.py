@@ -211,8 +211,14 @@ def test_decisions_need_as_many_runs_as_loadgen_asks_for() -> None:
     assert (decide_limit(1, 63, 90), decide_limit(1, 64, 90)) == ("INCONCLUSIVE", "PASS")
     # Of 1,000 at p99: 10 are expected; 19 or more come by chance in 0.7 % of cases, 18 in 1.4 %; 2 or less in 0.3 %.
     assert [decide_limit(k, 1000, 99) for k in (2, 3, 4, 10, 18, 19, 20)] == [
-        "PASS", "INCONCLUSIVE", "INCONCLUSIVE", "INCONCLUSIVE", "INCONCLUSIVE", "FAIL", "FAIL",
-    ]  # fmt: skip
+        "PASS",
+        "INCONCLUSIVE",
+        "INCONCLUSIVE",
+        "INCONCLUSIVE",
+        "INCONCLUSIVE",
+        "FAIL",
+        "FAIL",
+    ]
     assert decide_limit(0, 1, 99) == "INCONCLUSIVE"
     assert decide_limit(5, 5, 99) == "FAIL"
     assert (max_over_limit(458, 99), max_over_limit(459, 99), max_over_limit(662, 99), max_over_limit(1000, 99)) == (

@@ -116,13 +116,22 @@ def test_every_draft_field_has_an_option() -> None:
 
 POINT: dict[str, Any] = {
     "p50_margin_ns": None,
-    "spec": "s", "batch": 4, "qps": 199.5, "p50_ns": 2_000_000, "p99_ns": None, "stable": True, "host_busy": False,
+    "spec": "s",
+    "batch": 4,
+    "qps": 199.5,
+    "p50_ns": 2_000_000,
+    "p99_ns": None,
+    "stable": True,
+    "host_busy": False,
     "throttled": None,
     "load": {
-        "scenario": "search", "percentile": 99.0, "limit_ns": 50_000_000, "verdict": "FAIL",
+        "scenario": "search",
+        "percentile": 99.0,
+        "limit_ns": 50_000_000,
+        "verdict": "FAIL",
         "step": {"concurrency": 2, "offered_per_s": 200.0, "tail_ns": 61_000_000},
     },
-}  # fmt: skip
+}
 
 
 def test_the_terminal_shows_the_load_of_a_point() -> None:

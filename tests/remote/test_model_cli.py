@@ -82,8 +82,12 @@ def test_a_life_of_a_model(site: Site, tmp_path: Path) -> None:
     assert (tmp_path / "out" / "small.onnx").read_bytes() == path.read_bytes()
     assert (tmp_path / "out" / "small.bin").read_bytes() == path.with_name("small.bin").read_bytes()
     assert site.said("delete", "net/1") == {
-        "versions": ["net/1"], "jobs": [], "children": ["net/2"], "aliases": ["production"], "evaluations": []
-    }  # fmt: skip
+        "versions": ["net/1"],
+        "jobs": [],
+        "children": ["net/2"],
+        "aliases": ["production"],
+        "evaluations": [],
+    }
     assert len(site.said("versions", "net")) == 2  # it was only said
     site.said("delete", "net/1", "--yes")
     assert "no alias 'production'" in site.said("show", "net@production", status=2)
@@ -101,9 +105,14 @@ def test_metrics_of_a_version_are_compared_with_its_parent(site: Site, tmp_path:
     site.report("of-child", child, [(1, 120.0, 8_500), (4, 500.0, 8_000), (8, 900.0, 9_000)])
     version = site.said("show", "net/2")["version"]
     assert version["beside"] == {
-        "spec": "cpu", "agent": "box", "batch": 4, "samples_per_s": 500.0, "parent_samples_per_s": 400.0,
-        "p50_ns": 8_000, "parent_p50_ns": 10_000,
-    }  # fmt: skip
+        "spec": "cpu",
+        "agent": "box",
+        "batch": 4,
+        "samples_per_s": 500.0,
+        "parent_samples_per_s": 400.0,
+        "p50_ns": 8_000,
+        "parent_p50_ns": 10_000,
+    }
     assert (version["best_samples_per_s"], version["best_p50_ns"]) == (900.0, 8_000)
     assert [evaluation["id"] for evaluation in version["evaluations"]] == ["of-child"]
     (model,) = site.said("list")
@@ -123,12 +132,18 @@ def test_models_compare_in_one_configuration_and_batch(site: Site, tmp_path: Pat
         site.report(f"of-{name}", sha256, points)
     compared = {model["name"]: model["compared"] for model in site.said("list")}
     assert {name: (point["batch"], point["p50_ns"]) for name, point in compared.items()} == {
-        "net": (4, 8_000), "other": (4, 9_000),
-    }  # fmt: skip
+        "net": (4, 8_000),
+        "other": (4, 9_000),
+    }
     assert compared["net"] | {"report": "", "doubtful": None} == {
-        "report": "", "spec": "cpu", "agent": "box", "batch": 4, "samples_per_s": 500.0, "p50_ns": 8_000,
+        "report": "",
+        "spec": "cpu",
+        "agent": "box",
+        "batch": 4,
+        "samples_per_s": 500.0,
+        "p50_ns": 8_000,
         "doubtful": None,
-    }  # fmt: skip
+    }
 
 
 @pytest.mark.slow
@@ -145,8 +160,10 @@ def test_submit_takes_a_registered_model(site: Site, tmp_path: Path, capsys: pyt
     assert (asked, len(jobs)) == (0, 1), output
     request = jobs[0].request
     assert (request.name, request.sweep.values, [part.path for part in request.model.parts]) == (
-        "net/1", [2, 4, 8], ["small.bin"],
-    )  # fmt: skip
+        "net/1",
+        [2, 4, 8],
+        ["small.bin"],
+    )
     assert main([*submit, "net@nothing"]) == 2
     assert "net@nothing" in capsys.readouterr().err
     refused = site.said("delete", "net", "--yes", status=2)

@@ -77,7 +77,7 @@ def test_results_have_the_shape_and_the_layout_of_the_run() -> None:
         ("aten::embedding_dense_backward", [[30, 4], [30]], [FLOAT, "long int"], ["", "", "3", "-1", "False"]),
         ("aten::bernoulli", [[100], []], [FLOAT, ""], ["", ""]),
     ],
-)  # fmt: skip
+)
 def test_indices_and_probabilities_are_within_bounds(name: str, shapes: Any, types: Any, values: list[str]) -> None:
     count = max(len(shapes), len(values))
     shapes, types = [*shapes, *[[]] * (count - len(shapes))], [*types, *["Scalar"] * (count - len(types))]
@@ -94,9 +94,12 @@ def test_an_assumed_default_is_reported() -> None:
 
 
 def test_refusals_name_their_cause() -> None:
-    assert "does not run on cpu" in refusal("aten::_flash_attention_forward", [[1, 2, 1, 8]] * 3 + [[]] * 10,
+    assert "does not run on cpu" in refusal(
+        "aten::_flash_attention_forward",
+        [[1, 2, 1, 8]] * 3 + [[]] * 10,
         ["c10::Half"] * 3 + [""] * 2 + ["Scalar"] * 2 + ["Scalar"] * 4 + [""] * 2,
-        ["", "", "", "", "", "2", "2", "0.", "False", "False", "0.1", "", ""])  # fmt: skip
+        ["", "", "", "", "", "2", "2", "0.", "False", "False", "0.1", "", ""],
+    )
     assert "no value of 'indices'" in refusal("aten::index", [[3, 4], []], [FLOAT, ""], ["", ""])
     assert "no operator mine::own" in refusal("mine::own", [[3]], [FLOAT])
     assert "GiB are free" in refusal("aten::relu", [[1 << 40]], [FLOAT])

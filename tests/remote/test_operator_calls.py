@@ -14,10 +14,19 @@ from visualprof.remote.protocol import TaskFailure
 from visualprof.server.recorded.torch import kineto_call
 
 RESULT = {
-    "overload": "aten::mm.default", "device": "cpu", "runtime": "PyTorch 2.0", "threads": 1, "repeats": 3,
-    "median_ns": 2000, "min_ns": 1000, "max_ns": 3000, "clock_ns": 100, "profiled_host_ns": 4000,
-    "profiled_device_ns": None, "assumed": [],
-}  # fmt: skip
+    "overload": "aten::mm.default",
+    "device": "cpu",
+    "runtime": "PyTorch 2.0",
+    "threads": 1,
+    "repeats": 3,
+    "median_ns": 2000,
+    "min_ns": 1000,
+    "max_ns": 3000,
+    "clock_ns": 100,
+    "profiled_host_ns": 4000,
+    "profiled_device_ns": None,
+    "assumed": [],
+}
 
 
 def call(shapes: object, strides: object, types: object, values: object) -> Call:
@@ -87,12 +96,18 @@ def test_a_file_gives_the_same_call() -> None:
 @pytest.mark.parametrize(
     "body",
     [
-        b"", b"{}", b"[]", b'{"operator": "aten::mm"}', b'{"operator": "os.system", "arguments": []}',
-        b'{"operator": "aten::mm", "arguments": ["x"]}', b'{"operator": "aten::mm", "arguments": [{"shape": [1]}]}',
+        b"",
+        b"{}",
+        b"[]",
+        b'{"operator": "aten::mm"}',
+        b'{"operator": "os.system", "arguments": []}',
+        b'{"operator": "aten::mm", "arguments": ["x"]}',
+        b'{"operator": "aten::mm", "arguments": [{"shape": [1]}]}',
         b'{"operator": "aten::mm", "arguments": [], "recorded": {"device": "a\\nb"}}',
-        b'{"operator": "aten::mm", "arguments": [], "recorded": {"x": 1}}', b"[" * 100_000,
+        b'{"operator": "aten::mm", "arguments": [], "recorded": {"x": 1}}',
+        b"[" * 100_000,
     ],
-)  # fmt: skip
+)
 def test_other_files_are_refused(body: bytes) -> None:
     with pytest.raises(TaskFailure, match="not an operator call"):
         decode_call(MAGIC + b"\n" + body)

@@ -142,8 +142,15 @@ def test_a_missing_database_is_reported(postgres: Postgres) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["mysql://u:guess@h/d", "postgresql+psycopg://u:gu/guess@h:x/d", "guess", "sqlite:///guess", "postgresql://u:guess@h:99x/d"]
-)  # fmt: skip
+    "text",
+    [
+        "mysql://u:guess@h/d",
+        "postgresql+psycopg://u:gu/guess@h:x/d",
+        "guess",
+        "sqlite:///guess",
+        "postgresql://u:guess@h:99x/d",
+    ],
+)
 def test_an_invalid_address_is_not_shown(text: str) -> None:
     assert isinstance(refusal(text), (BadParameter, DatabaseUnavailable))
 

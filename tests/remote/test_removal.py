@@ -167,8 +167,9 @@ def test_a_machine_that_is_put_out_loses_its_task_and_does_not_come_back(tmp_pat
         assert (refused.value.status, "was put out" in refused.value.body["error"]) == (403, True)
         again = until(lambda: other.lease())
         assert (again["task"], again["warnings"]) == (
-            lease["task"], ["measured again from the beginning (attempt 2): agent bad was lost"],
-        )  # fmt: skip
+            lease["task"],
+            ["measured again from the beginning (attempt 2): agent bad was lost"],
+        )
         http("PATCH", f"/api/v1/agents/{agent.id}", {"standing": "works"}, Content_Type="application/json")
         assert agent.register(agent=agent.id, token=agent.own).own == agent.own
         http("PATCH", f"/api/v1/agents/{agent.id}", {"standing": "out"}, Content_Type="application/json")

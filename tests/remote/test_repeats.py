@@ -132,8 +132,11 @@ def test_points_of_a_size_come_together_as_they_come() -> None:
     repeats = Repeats()
     answers = [repeats.add(point(batch, qps=qps)) for batch, qps in ((1, 10.0), (4, 20.0), (4, 30.0), (1, 20.0))]
     assert [(answer["batch"], answer["qps"], len(answer.get("repeats", []))) for answer in answers] == [
-        (1, 10.0, 0), (4, 20.0, 0), (4, 25.0, 2), (1, 15.0, 2),
-    ]  # fmt: skip
+        (1, 10.0, 0),
+        (4, 20.0, 0),
+        (4, 25.0, 2),
+        (1, 15.0, 2),
+    ]
 
 
 def test_the_file_of_points_gets_a_line_for_each_size(tmp_path: Path) -> None:
@@ -158,7 +161,8 @@ def test_a_drifting_machine_favors_no_spec_of_a_repeated_job(
     points = [json.loads(task.result["points.jsonl"]) for task in tasks]
     assert [row["p50_ns"] for row in points] == [1035, 1035]  # places 0 3 4 7 and 1 2 5 6, of 10 ns each
     assert [[r["p50_ns"] for r in row["repeats"]] for row in points] == [
-        [1000, 1030, 1040, 1070], [1010, 1020, 1050, 1060],
-    ]  # fmt: skip
+        [1000, 1030, 1040, 1070],
+        [1010, 1020, 1050, 1060],
+    ]
     assert len({repeat["pid"] for row in points for repeat in row["repeats"]}) == 8, "each in a process of its own"
     assert [len(task.points[-1]["repeats"]) for task in tasks] == [4, 4], "told as they come"

@@ -69,9 +69,15 @@ def test_the_least_energy_is_searched_under_a_bound_of_it(tmp_path: Path) -> Non
     """At a constant power the energy of a sample is its time: that of four at once is far less than that of one."""
     search = Search("energy", {}, ["energy<100J", "error<1e-3"], trial_s=0.05)
     job = Job(
-        tmp_path, tiny_onnx(tmp_path / "model.onnx"), TINY_INPUTS, sweep=Sweep("batch", [1, 4]), spec={"threads": 1},
-        search=search, archive=archive(tmp_path, tmp_path / "powercap"), patience_s=400.0,
-    )  # fmt: skip
+        tmp_path,
+        tiny_onnx(tmp_path / "model.onnx"),
+        TINY_INPUTS,
+        sweep=Sweep("batch", [1, 4]),
+        spec={"threads": 1},
+        search=search,
+        archive=archive(tmp_path, tmp_path / "powercap"),
+        patience_s=400.0,
+    )
     runtime = {"backend": "onnxruntime", "version": "", "python": job.python, "python_version": "", "devices": ["cpu"]}
     job.more = {"runtimes": [runtime], "converters": {}, "memory_bytes": 8 << 30}
     with counters(tmp_path / "powercap"):

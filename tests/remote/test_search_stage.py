@@ -53,10 +53,16 @@ def job_of(folder: Path, search: Search, archive: Path | None = None) -> Job:
     ]
     converters = {"ort_int8_dynamic": [sys.executable]}
     return Job(
-        folder, tiny_onnx(folder / "model.onnx"), TINY_INPUTS, sweep=Sweep("batch", [1, 4]), spec={"threads": 1},
-        search=search, more={"runtimes": runtimes, "converters": converters, "memory_bytes": 8 << 30}, archive=archive,
+        folder,
+        tiny_onnx(folder / "model.onnx"),
+        TINY_INPUTS,
+        sweep=Sweep("batch", [1, 4]),
+        spec={"threads": 1},
+        search=search,
+        more={"runtimes": runtimes, "converters": converters, "memory_bytes": 8 << 30},
+        archive=archive,
         patience_s=PATIENCE_S,
-    )  # fmt: skip
+    )
 
 
 def result(ran: Ran) -> dict[str, Any]:

@@ -542,8 +542,15 @@ def test_specs_are_the_product_of_lists_with_readable_ids() -> None:
     lists = ("--backend", "onnxruntime", "openvino", "--precision", "f32", "bf16", "--threads", "1", "2")
     specs = drafted(*lists).request.specs
     assert [s.id for s in specs] == [
-        "ort-f32-1t", "ort-f32-2t", "ort-bf16-1t", "ort-bf16-2t", "ov-f32-1t", "ov-f32-2t", "ov-bf16-1t", "ov-bf16-2t",
-    ]  # fmt: skip
+        "ort-f32-1t",
+        "ort-f32-2t",
+        "ort-bf16-1t",
+        "ort-bf16-2t",
+        "ov-f32-1t",
+        "ov-f32-2t",
+        "ov-bf16-1t",
+        "ov-bf16-2t",
+    ]
     assert (specs[3].backend, specs[3].threads) == ("onnxruntime", 2)
 
 

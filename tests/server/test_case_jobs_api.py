@@ -76,11 +76,14 @@ def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site:
     assert [request["specs"][0]["backend"] for request in requests] == ["onnxruntime", "openvino"]
     assert [request["case"] for request in requests] == [
         {
-            "name": "digits", "vendor": "cpu", "framework": "pytorch", "step_timeouts": {"": 60},
+            "name": "digits",
+            "vendor": "cpu",
+            "framework": "pytorch",
+            "step_timeouts": {"": 60},
             "settings": {"repeat": "2", "compiler": f'"{compiler}"'},
         }
         for compiler in wish["compilers"]
-    ]  # fmt: skip
+    ]
     assert [answer["job"]["case"] for answer in answers] == ["digits", "digits"]
     bundle = site.remote.open().blobs.path(requests[0]["model"]["blob"])
     assert unpack(bundle, tmp_path / "out")["name"] == "digits"
@@ -91,17 +94,19 @@ def test_a_case_that_ships_becomes_a_job_for_each_compiler_on_each_machine(site:
 
 @pytest.mark.parametrize(
     ("framework", "settings", "backend"),
-    [("megengine", {}, "megengine"), ("tensorflow", {}, "litert"), ("pytorch", {}, "onnxruntime"),
-     ("megengine", {"compiler": "onnxruntime"}, "onnxruntime")],
-)  # fmt: skip
+    [
+        ("megengine", {}, "megengine"),
+        ("tensorflow", {}, "litert"),
+        ("pytorch", {}, "onnxruntime"),
+        ("megengine", {"compiler": "onnxruntime"}, "onnxruntime"),
+    ],
+)
 def test_the_default_compiler_reads_what_the_framework_exports(
     site: Site, framework: str, settings: dict[str, str], backend: str
 ) -> None:
     runtimes = [runtime(), runtime("litert"), runtime("megengine")]
     agent = member(site.remote.open(), "board", known=capabilities(runtimes=runtimes)).id
-    (job,) = site.post(
-        "cases/jobs", 201, case="digits", framework=framework, settings=settings, agents=[agent]
-    )["jobs"]  # fmt: skip
+    (job,) = site.post("cases/jobs", 201, case="digits", framework=framework, settings=settings, agents=[agent])["jobs"]
     request = site.client.get(f"/api/v1/jobs/{job}").get_json()["request"]
     assert request["specs"][0]["backend"] == backend
 

@@ -38,10 +38,19 @@ def result(compiler: str, core: float, at: int, **more: Any) -> CaseResult:
 
 
 FAILED = result(
-    "openvino", 0, 4, case="other", state="failed", step="export", reason="crashed", error="it broke", inference=None,
-    steps=[CaseStep("init", "done", 5), CaseStep("export", "failed", 7, "it broke")], batch_size=8,
+    "openvino",
+    0,
+    4,
+    case="other",
+    state="failed",
+    step="export",
+    reason="crashed",
+    error="it broke",
+    inference=None,
+    steps=[CaseStep("init", "done", 5), CaseStep("export", "failed", 7, "it broke")],
+    batch_size=8,
     settings=[CaseSetting("batch_size", "8", "command line", "4")],
-)  # fmt: skip
+)
 RESULTS = {
     "net/ort": result("onnxruntime", 20.0, 1, mfu=0.5),
     "net/ov": result("openvino", 30.0, 2),

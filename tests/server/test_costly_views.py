@@ -28,19 +28,39 @@ def many_threads(count: int) -> str:
         kernel = "ncclDevKernel_AllReduce_Sum_f32" if i % 5 == 0 else f"kernel{i % 5}"
         events += [
             thread | {"cat": "cpu_op", "name": "aten::add", "ts": 10 * i, "dur": 5},
-            thread | {
-                "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 10 * i + 1, "dur": 2,
+            thread
+            | {
+                "cat": "cuda_runtime",
+                "name": "cudaLaunchKernel",
+                "ts": 10 * i + 1,
+                "dur": 2,
                 "args": {"correlation": i + 1},
             },
             {
-                "ph": "X", "cat": "kernel", "name": kernel, "pid": 0, "tid": 7, "ts": 10 * i + 4, "dur": 3,
+                "ph": "X",
+                "cat": "kernel",
+                "name": kernel,
+                "pid": 0,
+                "tid": 7,
+                "ts": 10 * i + 4,
+                "dur": 3,
                 "args": {"device": 0, "stream": 7, "correlation": i + 1},
             },
-        ]  # fmt: skip
+        ]
     for i in range(20):
         args = {"Device Type": 1, "Device Id": 0, "Addr": 4096 + i, "Bytes": 512, "Total Allocated": 512 * (i + 1)}
-        events.append({"ph": "i", "cat": "cpu_instant_event", "s": "t", "name": "[memory]", "pid": 1, "tid": 1,
-                       "ts": 20 * i, "args": args | {"Total Reserved": 1 << 20}})  # fmt: skip
+        events.append(
+            {
+                "ph": "i",
+                "cat": "cpu_instant_event",
+                "s": "t",
+                "name": "[memory]",
+                "pid": 1,
+                "tid": 1,
+                "ts": 20 * i,
+                "args": args | {"Total Reserved": 1 << 20},
+            }
+        )
     return json.dumps({"schemaVersion": 1, "traceEvents": events})
 
 

@@ -124,10 +124,23 @@ def test_an_odd_value_is_read_quickly_or_refused_in_a_setting_and_in_a_file(tmp_
 
 @pytest.mark.parametrize(
     ("text", "value"),
-    [("1:1:1", "1:1:1"), ("-1:59.5", "-1:59.5"), ("0x1F", 31), ("017", 15), ("1_000", 1000), ("0x_", "0x_"),
-     ("2020-99-99", "2020-99-99"), ("2020-01-01", "2020-01-01"), ("4.12e9", "4.12e9"), ("1.5", 1.5), ("yes", True),
-     ("~", None), ("[1, a]", [1, "a"]), ("a: [", "a: [")],
-)  # fmt: skip
+    [
+        ("1:1:1", "1:1:1"),
+        ("-1:59.5", "-1:59.5"),
+        ("0x1F", 31),
+        ("017", 15),
+        ("1_000", 1000),
+        ("0x_", "0x_"),
+        ("2020-99-99", "2020-99-99"),
+        ("2020-01-01", "2020-01-01"),
+        ("4.12e9", "4.12e9"),
+        ("1.5", 1.5),
+        ("yes", True),
+        ("~", None),
+        ("[1, a]", [1, "a"]),
+        ("a: [", "a: ["),
+    ],
+)
 def test_settings_are_not_parsed_as_base_60_numbers_or_dates(text: str, value: object) -> None:
     read = parse_value(text)
     assert (read, type(read)) == (value, type(value))

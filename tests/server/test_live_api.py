@@ -42,8 +42,13 @@ def test_ranks_report_their_state(site: Site) -> None:
     assert (run["run"], run["recordable"], run["recording"]) == ("job", True, None)
     first, second = run["processes"]
     assert {name: first[name] for name in ("rank", "host", "step", "step_ns", "state", "framework")} == {
-        "rank": 0, "host": "node7", "step": 1234, "step_ns": 48 * MS, "state": "listening", "framework": "torch",
-    }  # fmt: skip
+        "rank": 0,
+        "host": "node7",
+        "step": 1234,
+        "step_ns": 48 * MS,
+        "state": "listening",
+        "framework": "torch",
+    }
     assert (second["state"], 29e9 < second["since_ns"] < 60e9) == ("silent", True)
     listed = {run["id"]: run for run in site.client.get("/api/v1/runs").get_json()["runs"]}
     assert (listed["job"]["live"], listed["job"]["workers"], listed["run"]["live"]) == (True, [], False)
@@ -71,8 +76,9 @@ def test_a_recording_progresses_rank_by_rank(site: Site) -> None:
     recording = live(site)[0]["recording"]
     assert recording["over"]
     assert [(row["rank"], row["state"], row["file"]) for row in recording["workers"]] == [
-        (0, "done", "job/rank0.step1300.pt.trace.json.gz"), (1, "ended", None),
-    ]  # fmt: skip
+        (0, "done", "job/rank0.step1300.pt.trace.json.gz"),
+        (1, "ended", None),
+    ]
 
 
 def test_without_news_the_answer_is_empty(site: Site) -> None:
@@ -145,11 +151,16 @@ def test_hostile_files_say_nothing(site: Site) -> None:
     folder = run / ".live"
     whole = json.loads((folder / f"{beat.worker}.json").read_text())
     for name, content in {
-        "a.json": "{", "b.json": "[]", "c.json": json.dumps(whole), "d.json": "9" * 70_000,
-        "e.json": json.dumps({**whole, "worker": "e", "state": "x" * 900}), "request.json": '{"id": 1}',
+        "a.json": "{",
+        "b.json": "[]",
+        "c.json": json.dumps(whole),
+        "d.json": "9" * 70_000,
+        "e.json": json.dumps({**whole, "worker": "e", "state": "x" * 900}),
+        "request.json": '{"id": 1}',
         "f.json": json.dumps({**whole, "worker": "f", "step": 2**70}),
-        "g.json": json.dumps({**whole, "worker": "\ud800"}), "ack.x.json": "[" * 60_000,
-    }.items():  # fmt: skip
+        "g.json": json.dumps({**whole, "worker": "\ud800"}),
+        "ack.x.json": "[" * 60_000,
+    }.items():
         (folder / name).write_text(content)
     if sys.platform != "win32":
         os.mkfifo(folder / "pipe.json")

@@ -15,8 +15,15 @@ from visualprof.cli import main
 PLACE: dict[str, Any] = {"ph": "X", "pid": 1, "tid": 1}
 OPERATOR = {**PLACE, "cat": "cpu_op", "name": "aten::mm", "ts": 10, "dur": 20}
 LAUNCH = {**PLACE, "cat": "cuda_runtime", "name": "cudaLaunchKernel", "ts": 100, "dur": 5, "args": {"correlation": 1}}
-KERNEL = {**PLACE, "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "dur": 50,
-          "args": {"correlation": 1, "device": 0, "stream": 7}}  # fmt: skip
+KERNEL = {
+    **PLACE,
+    "cat": "kernel",
+    "name": "gemm",
+    "pid": 0,
+    "tid": 7,
+    "dur": 50,
+    "args": {"correlation": 1, "device": 0, "stream": 7},
+}
 
 
 def trace(*events: dict[str, Any]) -> str:

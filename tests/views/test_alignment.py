@@ -49,10 +49,17 @@ def test_calls_of_different_groups_are_not_compared(write: Write) -> None:
     groups = {"a": [0, 1], "b": [2, 3], "w": [0, 1, 2, 3]}
     clock_lead = {0: 0, 1: 7, 2: 20, 3: 30}
     summaries = [
-        summary(write, rank, [*(("a" if rank < 2 else "b", end + lead + 500 * (rank > 1)) for end in (100, 200, 300)),
-                           ("w", 900 + lead)], groups)
+        summary(
+            write,
+            rank,
+            [
+                *(("a" if rank < 2 else "b", end + lead + 500 * (rank > 1)) for end in (100, 200, 300)),
+                ("w", 900 + lead),
+            ],
+            groups,
+        )
         for rank, lead in clock_lead.items()
-    ]  # fmt: skip
+    ]
     assert residuals(summaries) == [(0, 0), (7, 4), (20, 1), (30, 1)]
 
 

@@ -36,10 +36,19 @@ def row(answer: dict[str, Any], name: str) -> dict[str, Any]:
 def test_a_graph_has_its_launches_delays_and_gaps(two: Trace) -> None:
     found = row(asked(two, "captured"), "capture_4_FULL")
     assert found | {} == {
-        "name": "capture_4_FULL", "capture": "a.json", "match": "exact", "note": None, "launches": 2, "kernels": 12,
-        "matched": 12, "total_ns": 48_000, "call_ns": 5000, "launch_delay_ns": 10_000, "span_ns": 58_000,
+        "name": "capture_4_FULL",
+        "capture": "a.json",
+        "match": "exact",
+        "note": None,
+        "launches": 2,
+        "kernels": 12,
+        "matched": 12,
+        "total_ns": 48_000,
+        "call_ns": 5000,
+        "launch_delay_ns": 10_000,
+        "span_ns": 58_000,
         "gap_ns": 10_000,
-    }  # fmt: skip
+    }
 
 
 def test_captured_operators_take_device_time_and_no_host_time(two: Trace) -> None:

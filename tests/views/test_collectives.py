@@ -91,8 +91,11 @@ def test_groups_are_named_with_their_ranks(write: Write) -> None:
 def test_a_pair_that_takes_three_times_as_long_is_slow(write: Write) -> None:
     table_rows = rows(of_run(write, stages(slow=2))["pairs"])
     assert [(row["source"], row["destination"], row["slow"]) for row in table_rows] == [
-        (2, 6, True), (0, 4, False), (1, 5, False), (3, 7, False),
-    ]  # fmt: skip
+        (2, 6, True),
+        (0, 4, False),
+        (1, 5, False),
+        (3, 7, False),
+    ]
     first = table_rows[0]
     assert (first["source_host"], first["destination_host"]) == ("node2", "node6")
     assert (first["latency_ns"], first["usual_ns"], first["slower"]) == (15_000, 5000, pytest.approx(3))
@@ -137,18 +140,29 @@ def test_ranks_without_groups_have_their_collectives(write: Write) -> None:
     traces = [(f"{i}", trace_of(write([event("gloo:all_reduce", 10, 5 + i)], name=f"{i}.json"))) for i in range(2)]
     (row,) = rows(json_of(chosen.compute_from_traces(traces, chosen.parse({}))))
     assert (row["role"], row["name"], row["span"], row["bytes"], row["latency_ns"]) == (
-        "unknown", "all_reduce", "unknown", None, 5000,
-    )  # fmt: skip
+        "unknown",
+        "all_reduce",
+        "unknown",
+        None,
+        5000,
+    )
 
 
 @pytest.mark.parametrize(
     ("name", "gb_s"),
     [
-        ("NVIDIA A100-SXM4-80GB", 300), ("NVIDIA A100-PCIE-40GB", None), ("NVIDIA H100 80GB HBM3", 450),
-        ("NVIDIA H100 PCIe", None), ("NVIDIA H100 NVL", None), ("NVIDIA H200", 450), ("NVIDIA B200", 900),
-        ("NVIDIA GB200", None), ("Tesla V100-SXM2-16GB", 150), ("Tesla T4", None),
+        ("NVIDIA A100-SXM4-80GB", 300),
+        ("NVIDIA A100-PCIE-40GB", None),
+        ("NVIDIA H100 80GB HBM3", 450),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H200", 450),
+        ("NVIDIA B200", 900),
+        ("NVIDIA GB200", None),
+        ("Tesla V100-SXM2-16GB", 150),
+        ("Tesla T4", None),
     ],
-)  # fmt: skip
+)
 def test_a_link_has_half_of_the_datasheet_bandwidth(name: str, gb_s: int | None) -> None:
     assert find_link_bandwidth(name) == (gb_s and gb_s * 1e9)
 

@@ -91,17 +91,26 @@ def test_triton_kernels_have_the_times_of_the_reference_report() -> None:
     [
         ("triton_poi_fused_add_0", "pointwise", "add"),
         ("triton_per_fused__softmax_13", "persistent_reduction", "_softmax"),
-        ("triton_per_fused_add_native_layer_norm_native_layer_norm_backward_1", "persistent_reduction",
-         "add native_layer_norm native_layer_norm_backward"),
-        ("triton_red_fused__log_softmax__log_softmax_backward_data__to_copy_nll_loss_forward_5", "reduction",
-         "_log_softmax _log_softmax_backward_data _to_copy nll_loss_forward"),
+        (
+            "triton_per_fused_add_native_layer_norm_native_layer_norm_backward_1",
+            "persistent_reduction",
+            "add native_layer_norm native_layer_norm_backward",
+        ),
+        (
+            "triton_red_fused__log_softmax__log_softmax_backward_data__to_copy_nll_loss_forward_5",
+            "reduction",
+            "_log_softmax _log_softmax_backward_data _to_copy nll_loss_forward",
+        ),
         ("triton_tem_fused_addmm_relu_t_7", "template", "addmm relu t"),
-        ("triton_poi_fused_convolution_max_pool2d_with_indices_relu_threshold_backward_2", "pointwise",
-         "convolution max_pool2d_with_indices relu threshold_backward"),
+        (
+            "triton_poi_fused_convolution_max_pool2d_with_indices_relu_threshold_backward_2",
+            "pointwise",
+            "convolution max_pool2d_with_indices relu threshold_backward",
+        ),
         ("triton_poi_fused_add_slice_scatter_3", "pointwise", "add slice_scatter"),  # no known name: by the order
         ("cpp_fused__to_copy_mean_1", "cpp", "_to_copy mean"),
     ],
-)  # fmt: skip
+)
 def test_names_are_taken_apart(name: str, kind: str, operators: str) -> None:
     fusion = parse_fusion(name)
     assert fusion is not None

@@ -55,14 +55,20 @@ GRAPHS: dict[str, tuple[list[Event], dict[str, float]]] = {
     # b is launched on stream 8 at 40, after it was told to wait for a [20, 100); b begins 1 us (default) later.
     "event wait": (
         [
-            step(0, 0, 60), *early(5, 6, 7), launch(10, 1), kernel(20, 80, 1, "a"),
-            host("cuda_runtime", "cudaStreamWaitEvent", 30, 1), launch(40, 2), kernel(101, 50, 2, "b", stream=8),
+            step(0, 0, 60),
+            *early(5, 6, 7),
+            launch(10, 1),
+            kernel(20, 80, 1, "a"),
+            host("cuda_runtime", "cudaStreamWaitEvent", 30, 1),
+            launch(40, 2),
+            kernel(101, 50, 2, "b", stream=8),
         ],
         {"computation": 130, "launch": 10, "host": 7, "call": 3, "wait": 1},
     ),
     "captured graph": (
         [
-            step(0, 0, 30), host("cuda_runtime", "cudaGraphLaunch", 10, 5, correlation=1),
+            step(0, 0, 30),
+            host("cuda_runtime", "cudaGraphLaunch", 10, 5, correlation=1),
             *(kernel(at, dur, 1, f"k{at}") for at, dur in ((20, 10), (31, 10), (42, 20))),
         ],
         {"computation": 40, "launch": 10, "host": 10, "queue": 2},
@@ -70,8 +76,12 @@ GRAPHS: dict[str, tuple[list[Event], dict[str, float]]] = {
     # a [20, 120), its copy [120, 130); the copying call returns at 135 and the host works until 160.
     "blocking copy": (
         [
-            step(0, 0, 160), launch(10, 1), kernel(20, 100, 1, "a"), {**kernel(120, 10, 2, COPY), "cat": "gpu_memcpy"},
-            host("cuda_runtime", "cudaMemcpyAsync", 15, 120, correlation=2), host("cpu_op", "aten::add", 136, 24),
+            step(0, 0, 160),
+            launch(10, 1),
+            kernel(20, 100, 1, "a"),
+            {**kernel(120, 10, 2, COPY), "cat": "gpu_memcpy"},
+            host("cuda_runtime", "cudaMemcpyAsync", 15, 120, correlation=2),
+            host("cpu_op", "aten::add", 136, 24),
         ],
         {"computation": 100, "host": 35, "memory": 10, "launch": 10, "return": 5},
     ),
@@ -83,8 +93,12 @@ GRAPHS: dict[str, tuple[list[Event], dict[str, float]]] = {
     # The main thread hands over at 50, works [60, 80) in parallel, and resumes when the other thread ended at 100.
     "hand-over between threads": (
         [
-            step(0, 0, 120), host("cpu_op", "aten::mm", 0, 50), host("cpu_op", "aten::copy_", 60, 20),
-            host("cpu_op", "MmBackward0", 52, 48, tid=2), {**launch(90, 1), "tid": 2}, kernel(100, 5, 1),
+            step(0, 0, 120),
+            host("cpu_op", "aten::mm", 0, 50),
+            host("cpu_op", "aten::copy_", 60, 20),
+            host("cpu_op", "MmBackward0", 52, 48, tid=2),
+            {**launch(90, 1), "tid": 2},
+            kernel(100, 5, 1),
             host("cpu_op", "aten::add", 105, 15),
         ],
         {"host": 112, "handed": 7, "call": 1},
@@ -92,12 +106,16 @@ GRAPHS: dict[str, tuple[list[Event], dict[str, float]]] = {
     # k1 [20, 150) continues after the second step's start at 100; k2, launched at 110, is queued: [151, 251).
     "two steps": (
         [
-            step(1, 0, 100), step(2, 100, 100), launch(10, 1), kernel(20, 130, 1, "k1"), launch(110, 2),
+            step(1, 0, 100),
+            step(2, 100, 100),
+            launch(10, 1),
+            kernel(20, 130, 1, "k1"),
+            launch(110, 2),
             kernel(151, 100, 2, "k2"),
         ],
         {"computation": 230, "launch": 10, "host": 10, "queue": 1},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", GRAPHS)
@@ -234,8 +252,10 @@ def test_path_pieces_are_on_the_threads_that_worked(write: Write) -> None:
     names = [trace.tracks[int(i)].tid for i in result.track]
     spans = zip(names, (result.start - origin).tolist(), (result.end - origin).tolist(), strict=True)
     assert sorted((tid, start // 1000, end // 1000) for tid, start, end in spans) == [
-        ("1", 0, 50), ("1", 105, 120), ("2", 52, 100),
-    ]  # fmt: skip
+        ("1", 0, 50),
+        ("1", 105, 120),
+        ("2", 52, 100),
+    ]
 
 
 # Rank 1 launches the collective at 50, 40 us after rank 0. Data moves [60, 80); both wait until 85 and work until 100.
@@ -287,9 +307,11 @@ def test_a_host_collective_also_waits_for_the_last_rank(write: Write) -> None:
 
     def gloo(arrives: int) -> list[Event]:
         return [
-            step(0, 0, 100), host("cpu_op", "aten::mm", 0, arrives - 2), host("cpu_op", "aten::add", 85, 15),
+            step(0, 0, 100),
+            host("cpu_op", "aten::mm", 0, arrives - 2),
+            host("cpu_op", "aten::add", 85, 15),
             host("cpu_op", "gloo:all_reduce", arrives, 82 - arrives, tid=2),
-        ]  # fmt: skip
+        ]
 
     result = ranks(write, [gloo(22), gloo(52)])
     assert us(result["parts"], "part", "path_ns") == {"host": 70, "communication": 30}

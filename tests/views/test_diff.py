@@ -27,11 +27,17 @@ V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}.pt.trace.json.gz"
 Work = tuple[str, str, int]  # operator, kernel, us
 
 BASE: list[Work] = [
-    ("aten::relu", "relu", 100), ("aten::add", "add", 100), ("aten::old", "gone", 50), ("aten::mm", "volta_sgemm", 60),
-]  # fmt: skip
+    ("aten::relu", "relu", 100),
+    ("aten::add", "add", 100),
+    ("aten::old", "gone", 50),
+    ("aten::mm", "volta_sgemm", 60),
+]
 NEW: list[Work] = [
-    ("aten::relu", "relu", 100), ("aten::add", "add", 150), ("aten::new", "come", 80), ("aten::mm", "ampere_sgemm", 70),
-]  # fmt: skip
+    ("aten::relu", "relu", 100),
+    ("aten::add", "add", 150),
+    ("aten::new", "come", 80),
+    ("aten::mm", "ampere_sgemm", 70),
+]
 
 
 def run(work: list[Work], steps: int = STEPS, marked: bool = True) -> list[Event]:
@@ -73,10 +79,20 @@ def test_added_removed_replaced_and_slower_kernels_are_reported(pair: tuple[Path
     # a step takes 10 + 100 + 100 + 50 + 60 = 320 us, then 10 + 100 + 150 + 80 + 70 = 410
     answer = diffed(*pair, "kernel")
     assert answer["step"] | {"low_ns": 0, "high_ns": 0} == {
-        "base_ns": 320_000, "new_ns": 410_000, "delta_ns": 90_000, "delta_ratio": 0.28125, "low_ns": 0, "high_ns": 0,
-        "significant": True, "detectable_ratio": 0.03, "base_median_ns": 320_000, "new_median_ns": 410_000,
-        "median_delta_ns": 90_000, "median_delta_ratio": 0.28125, "attributed_to_load": False,
-    }  # fmt: skip
+        "base_ns": 320_000,
+        "new_ns": 410_000,
+        "delta_ns": 90_000,
+        "delta_ratio": 0.28125,
+        "low_ns": 0,
+        "high_ns": 0,
+        "significant": True,
+        "detectable_ratio": 0.03,
+        "base_median_ns": 320_000,
+        "new_median_ns": 410_000,
+        "median_delta_ns": 90_000,
+        "median_delta_ratio": 0.28125,
+        "attributed_to_load": False,
+    }
     assert table(answer, "base_ns", "new_ns", "delta_ns", "status", "significant") == {
         "come": [0, 80_000, 80_000, "added", True],
         "add": [100_000, 150_000, 50_000, "changed", True],
@@ -147,8 +163,10 @@ def test_the_v100_pair_differs_as_its_asserted_overviews() -> None:
     # cuDNN chose other kernels: each operator is one row and hardly slower
     replaced = list(zip(*diffed(files[0], files[1], "kernel")["rows"]["columns"].values(), strict=True))
     assert {row[0] for row in replaced if "replaced" in row} == {
-        "aten::cudnn_convolution", "aten::cudnn_convolution_backward_input", "aten::cudnn_convolution_backward_weight",
-    }  # fmt: skip
+        "aten::cudnn_convolution",
+        "aten::cudnn_convolution_backward_input",
+        "aten::cudnn_convolution_backward_weight",
+    }
 
 
 # What HolisticTraceAnalysis 0.5.0 answers: TraceDiff.compare_traces(base, new, control_iteration, test_iteration,
@@ -349,12 +367,17 @@ def test_kernels_map_to_their_family(name: str, family: str) -> None:
 @pytest.mark.parametrize(
     ("name", "family"),
     [
-        ("aten::addmm", "gemm"), ("matmul_v2 compute", "gemm"), ("aten::linear", "gemm"),
+        ("aten::addmm", "gemm"),
+        ("matmul_v2 compute", "gemm"),
+        ("aten::linear", "gemm"),
         ("conv2d dygraph", "convolution"),
-        ("Conv", "convolution"), ("aten::convolution_backward", "convolution"), ("aten::convert", ""),
-        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "dataloader"), ("aten::copy_", "copy"),
+        ("Conv", "convolution"),
+        ("aten::convolution_backward", "convolution"),
+        ("aten::convert", ""),
+        ("enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__", "dataloader"),
+        ("aten::copy_", "copy"),
     ],
-)  # fmt: skip
+)
 def test_operators_map_to_their_family(name: str, family: str) -> None:
     assert operator_family(name) == family
 

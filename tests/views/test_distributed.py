@@ -330,12 +330,15 @@ def two_device_process(write: Write) -> Path:
         work[1]["args"]["device"] = work[1]["pid"] = 1
         return work
 
-    return write([
-        step(0, 0, 1000), *launched_kernel("gemm", 100, 400, 12),
-        *on_second_device(launched_kernel("gemm", 100, 100, 42)),
-        event("nccl:all_reduce", 70, 20),
-        *on_second_device(launched_kernel("ncclDevKernel_AllReduce", 200, 300, 72, stream=20)),
-    ])  # fmt: skip
+    return write(
+        [
+            step(0, 0, 1000),
+            *launched_kernel("gemm", 100, 400, 12),
+            *on_second_device(launched_kernel("gemm", 100, 100, 42)),
+            event("nccl:all_reduce", 70, 20),
+            *on_second_device(launched_kernel("ncclDevKernel_AllReduce", 200, 300, 72, stream=20)),
+        ]
+    )
 
 
 def test_computation_on_one_device_does_not_overlap_communication_on_another(write: Write) -> None:
@@ -396,8 +399,10 @@ def test_communication_of_a_public_file_of_two_ranks_is_that_of_its_kernels(name
     assert result["collectives"]["columns"]["total_ns"] == [160_000, 130_000]
     table = result["columns"]
     assert [table[k] for k in ("rank", "computation_ns", "communication_ns")] == [
-        [0, 1], [320_000, 400_000], [160_000, 130_000]
-    ]  # fmt: skip
+        [0, 1],
+        [320_000, 400_000],
+        [160_000, 130_000],
+    ]
 
 
 def test_ranks_of_files_that_state_none_are_those_of_their_names(write: Write) -> None:

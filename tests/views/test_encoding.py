@@ -21,8 +21,11 @@ def test_unknown_numbers_are_null_whatever_the_names(name: str) -> None:
     column = np.array([1.5, np.nan, np.inf])
     answer = encode({"name": name, "column": column, "list": [float("nan"), 2], "one": np.float64("-inf")})
     assert json.loads(answer, parse_constant=pytest.fail) == {
-        "name": name.encode("utf-8", "replace").decode(), "column": [1.5, None, None], "list": [None, 2], "one": None,
-    }  # fmt: skip
+        "name": name.encode("utf-8", "replace").decode(),
+        "column": [1.5, None, None],
+        "list": [None, 2],
+        "one": None,
+    }
 
 
 _doubles = st.one_of(

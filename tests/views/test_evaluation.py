@@ -68,8 +68,10 @@ def verdicts(report: Report) -> dict[str, Json]:
 def test_a_sample_names_its_hardware_and_date(report: Callable[..., Report]) -> None:
     midnight = 1_795_305_600 * SECOND  # date -ud @1795305600
     times = {"finished_ns": midnight - 1}
-    ours, theirs = (report({4: FAST}, name, status=times, job={"request": {"sample": name == "shipped"}})
-                    for name in ("measured", "shipped"))  # fmt: skip
+    ours, theirs = (
+        report({4: FAST}, name, status=times, job={"request": {"sample": name == "shipped"}})
+        for name in ("measured", "shipped")
+    )
     assert "sample" not in verdicts(ours)
     values_by_name = {"cpu": "a CPU", "day": "2026-11-21", "batch": None, "batches": (4,)}
     assert verdicts(theirs)["sample"] == values_by_name
@@ -201,9 +203,26 @@ HOSTILE = st.recursive(
     max_leaves=8,
 )
 KEYS = st.sampled_from(
-    ["batch", "n", "qps", "p50_ns", "p99_ns", "trusted", "window_p50_ns", "stable", "latencies", "first_ns",
-     "duration_ns", "samples_per_s", "pressure", "host_busy", "start_ns", "end_ns", "throttled"]
-)  # fmt: skip
+    [
+        "batch",
+        "n",
+        "qps",
+        "p50_ns",
+        "p99_ns",
+        "trusted",
+        "window_p50_ns",
+        "stable",
+        "latencies",
+        "first_ns",
+        "duration_ns",
+        "samples_per_s",
+        "pressure",
+        "host_busy",
+        "start_ns",
+        "end_ns",
+        "throttled",
+    ]
+)
 
 
 @pytest.mark.slow
@@ -375,9 +394,17 @@ def test_openvinos_own_bfloat16_is_a_verdict(real_job: dict[str, Report]) -> Non
 
 @pytest.mark.parametrize(
     ("asked", "really", "told"),
-    [("f32", "bf16", True), ("f16", "f32", True), ("bf16", "bfloat16", False), ("f32", "<Type: 'float32'>", False),
-     ("", "f16", True), ("", "float32", False), ("", "as the model", False), ("f32", "", False)],
-)  # fmt: skip
+    [
+        ("f32", "bf16", True),
+        ("f16", "f32", True),
+        ("bf16", "bfloat16", False),
+        ("f32", "<Type: 'float32'>", False),
+        ("", "f16", True),
+        ("", "float32", False),
+        ("", "as the model", False),
+        ("f32", "", False),
+    ],
+)
 def test_another_precision_than_asked_for(report: Callable[..., Report], asked: str, really: str, told: bool) -> None:
     built_report = report({1: FAST}, spec={"precision": asked}, env={"effective": {"precision": really}})
     assert ("precision_changed" in verdicts(built_report)) is told
@@ -390,9 +417,14 @@ def test_precisions_are_known_by_all_their_names() -> None:
 
 @pytest.mark.parametrize(
     ("device", "providers", "told"),
-    [("cuda:0", "CPUExecutionProvider", True), ("cuda:0", "CUDAExecutionProvider, CPUExecutionProvider", False),
-     ("cuda:0", "TensorrtExecutionProvider", False), ("cpu", "CPUExecutionProvider", False), ("cuda:0", "", False)],
-)  # fmt: skip
+    [
+        ("cuda:0", "CPUExecutionProvider", True),
+        ("cuda:0", "CUDAExecutionProvider, CPUExecutionProvider", False),
+        ("cuda:0", "TensorrtExecutionProvider", False),
+        ("cpu", "CPUExecutionProvider", False),
+        ("cuda:0", "", False),
+    ],
+)
 def test_another_provider_than_the_device_asked_for(
     report: Callable[..., Report], device: str, providers: str, told: bool
 ) -> None:
@@ -415,10 +447,12 @@ def test_noise_and_throttling_name_their_worst_batch(report: Callable[..., Repor
     [
         ({"window_p50_ns": [100, 100, 112]}, {"spread_ratio": 0.12, "least_p50_ns": 100, "most_p50_ns": 112}),
         ({"window_p50_ns": [100, 100, 105], "window_mean_ns": [100, 100, 130]}, {"mean_spread_ratio": 0.3}),
-        ({"window_p50_ns": [100] * 3, "window_mean_ns": [100] * 3, "window_p99_ns": [100, 160, 100]},
-         {"p99_spread_ratio": 0.6}),
+        (
+            {"window_p50_ns": [100] * 3, "window_mean_ns": [100] * 3, "window_p99_ns": [100, 160, 100]},
+            {"p99_spread_ratio": 0.6},
+        ),
     ],
-)  # fmt: skip
+)
 def test_an_unstable_point_names_the_numbers_that_differ(
     report: Callable[..., Report], windows: dict[str, Any], evidence: dict[str, float]
 ) -> None:

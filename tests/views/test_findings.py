@@ -65,8 +65,11 @@ def test_the_gain_of_small_kernels_is_that_of_a_replay_without_launches(write: W
     assert (finding["gain_ns_per_step"], finding["severity"]) == (40 * 10 * 1000, "high")
     launch_ns = 40 * (10 - 4) * 1000  # while no kernel runs
     assert finding["evidence"] == {
-        "calls": 120, "short_kernel_ratio": 1.0, "kernel_mean_ns": 4000, "launch_ns": launch_ns,
-    }  # fmt: skip
+        "calls": 120,
+        "short_kernel_ratio": 1.0,
+        "kernel_mean_ns": 4000,
+        "launch_ns": launch_ns,
+    }
     # The densest 50 launches: the last 10 of the second step and the 40 of the last one, which are 12 us apart.
     start, end = seen_us(finding)
     assert (start, end) == (1000 + 30 * 20, 2000 + 39 * 12 + 10)

@@ -116,11 +116,14 @@ def test_a_part_of_a_phase_is_not_a_second_phase(write: Write) -> None:
 
     path = write(
         [
-            piece("Operator", "add dygraph", 0, 100), piece("OperatorInner", "Local_Add", 10, 80),
-            piece("OperatorInner", "add compute", 20, 50), piece("DygraphKernelLaunch", "add kernel launch", 30, 20),
+            piece("Operator", "add dygraph", 0, 100),
+            piece("OperatorInner", "Local_Add", 10, 80),
+            piece("OperatorInner", "add compute", 20, 50),
+            piece("DygraphKernelLaunch", "add kernel launch", 30, 20),
         ],
-        schemaVersion="1.0.2", span_index=0,
-    )  # fmt: skip
+        schemaVersion="1.0.2",
+        span_index=0,
+    )
     parts = answer("operator", path)["parts"]["columns"]
     values_by_name = dict(zip(parts["name"], zip(parts["phase"], parts["host_total_ns"], strict=True), strict=True))
     assert values_by_name == {

@@ -227,14 +227,24 @@ def written(nodes: list[tuple[str, str, tuple[str, ...], tuple[str, ...]]]) -> M
 
 
 def test_nodes_merged_by_an_optimizer_correspond_to_the_result() -> None:
-    source = written([
-        ("x", "Input", (), ("x",)), ("conv", "Conv", ("x",), ("a",)), ("norm", "BatchNormalization", ("a",), ("b",)),
-        ("relu", "Relu", ("b",), ("c",)), ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
-    ])  # fmt: skip
-    executed = written([
-        ("x", "Input", (), ("x",)), ("fused conv", "FusedConv", ("x",), ("c",)),
-        ("pool", "MaxPool", ("c",), ("d",)), ("add", "Add", ("d", "c"), ("e",)),
-    ])  # fmt: skip
+    source = written(
+        [
+            ("x", "Input", (), ("x",)),
+            ("conv", "Conv", ("x",), ("a",)),
+            ("norm", "BatchNormalization", ("a",), ("b",)),
+            ("relu", "Relu", ("b",), ("c",)),
+            ("pool", "MaxPool", ("c",), ("d",)),
+            ("add", "Add", ("d", "c"), ("e",)),
+        ]
+    )
+    executed = written(
+        [
+            ("x", "Input", (), ("x",)),
+            ("fused conv", "FusedConv", ("x",), ("c",)),
+            ("pool", "MaxPool", ("c",), ("d",)),
+            ("add", "Add", ("d", "c"), ("e",)),
+        ]
+    )
     comparison = compare(source, executed)
     assert comparison["pairs"] == [[0, 0], [1, 1], [2, 1], [3, 1], [4, 2], [5, 3]]
     assert comparison["status"] == ["same", "changed", "changed", "changed", "same", "same"]
@@ -269,9 +279,10 @@ def test_node_specific_differences_are_one_kind() -> None:
     after = shaped(*(("Conv", "float32", (8, 28 + i), {"id": f"{i + 7}", "axis": f"{i + 1}"}) for i in range(3)))
     comparison = compare(before, after)
     assert summary(comparison) == [
-        ("attribute", "axis", None, None, None, 3), ("attribute", "pads", None, "0", None, 3),
+        ("attribute", "axis", None, None, None, 3),
+        ("attribute", "pads", None, "0", None, 3),
         ("dimension", None, 1, None, None, 3),
-    ]  # fmt: skip
+    ]
     listed = comparison["differences"]["changes"]["columns"]
     whats = zip(listed["kind"], listed["what"], strict=True)
     assert [what for kind, what in whats if kind == 0] == ["axis: 0 → 1", "axis: 1 → 2", "axis: 2 → 3"]
@@ -331,15 +342,23 @@ def test_an_unknown_size_that_is_known_in_the_other_model_is_no_change(unknown: 
 def test_differences_are_summarized_by_kind() -> None:
     """One size under two places is one kind; a node counts once; what only one of the models knows is none."""
     before = shaped(
-        ("Conv", "float32", ("batch", 8, 14), {"group": "1"}), ("Relu", "float32", ("batch", "batch"), {}),
-        ("Conv", "float32", (8, "batch"), {"group": "1"}), ("Cast", "float32", ("unk__3", 5), {"to": "1"}),
-        ("Flatten", "float32", ("batch", 8, 14), {}), ("Gemm", "float32", None, {}), ("Gemm", "", (1, 2), {}),
-    )  # fmt: skip
+        ("Conv", "float32", ("batch", 8, 14), {"group": "1"}),
+        ("Relu", "float32", ("batch", "batch"), {}),
+        ("Conv", "float32", (8, "batch"), {"group": "1"}),
+        ("Cast", "float32", ("unk__3", 5), {"to": "1"}),
+        ("Flatten", "float32", ("batch", 8, 14), {}),
+        ("Gemm", "float32", None, {}),
+        ("Gemm", "", (1, 2), {}),
+    )
     after = shaped(
-        ("Conv", "float32", (4, 8, 28), {"group": "2"}), ("Relu", "float32", (4, 4), {}),
-        ("Conv", "float32", (8, 4), {"group": "2", "pads": "0"}), ("Cast", "float16", ("unk__7", 5), {"to": "10"}),
-        ("Flatten", "float32", (4, 112), {}), ("Gemm", "float32", (4, 2), {}), ("Gemm", "float32", (1, 2), {}),
-    )  # fmt: skip
+        ("Conv", "float32", (4, 8, 28), {"group": "2"}),
+        ("Relu", "float32", (4, 4), {}),
+        ("Conv", "float32", (8, 4), {"group": "2", "pads": "0"}),
+        ("Cast", "float16", ("unk__7", 5), {"to": "10"}),
+        ("Flatten", "float32", (4, 112), {}),
+        ("Gemm", "float32", (4, 2), {}),
+        ("Gemm", "float32", (1, 2), {}),
+    )
     comparison = compare(before, after)
     assert summary(comparison) == [
         ("dimension", None, None, "batch", "4", 3),
@@ -356,5 +375,7 @@ def test_differences_are_summarized_by_kind() -> None:
     nodes = [[n for n, of in zip(listed["node"], listed["kind"], strict=True) if of == kind] for kind in range(7)]
     assert nodes == [[0, 1, 2], [0, 2], [0], [2], [3], [3], [4]]
     assert [w for w, n in zip(listed["what"], listed["node"], strict=True) if n == 2] == [
-        "group: 1 → 2", "pads: – → 0", "float32[8xbatch] → float32[8x4]",
-    ]  # fmt: skip
+        "group: 1 → 2",
+        "pads: – → 0",
+        "float32[8xbatch] → float32[8x4]",
+    ]

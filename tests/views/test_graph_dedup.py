@@ -51,10 +51,15 @@ def operators(trace: Trace, params: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "params",
     [
-        {}, {"group": "shape"}, {"group": "stack"}, {"step": "4"}, {"step": "5", "group": "stack"},
-        {"operator": "aten::mm"}, {"module": "a/Layer_1"},
+        {},
+        {"group": "shape"},
+        {"group": "stack"},
+        {"step": "4"},
+        {"step": "5", "group": "stack"},
+        {"operator": "aten::mm"},
+        {"module": "a/Layer_1"},
     ],
-)  # fmt: skip
+)
 def test_the_operator_table_is_unchanged(trace: Trace, params: dict[str, str]) -> None:
     expanded = trace.with_columns()  # without merged launches
     assert dedup_graphs(expanded).weight is None

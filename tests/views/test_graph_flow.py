@@ -109,11 +109,16 @@ def test_data_passes_through_formal_inputs_and_outputs() -> None:
     edges = edges_of(flow())
     # Add → first loop's state → its product → its output → second loop's state, once each
     for edge in [
-        ("head/Add", "while_loop:state"), ("while_loop:state", "while_loop:while/MatMul"),
-        ("while_loop:while/Tanh", "while_loop:after"), ("while_loop:after", "while_loop_1:state"),
-        ("while_loop_1:after", "call_0:function/Sigmoid"), ("call_0:function/Mul", "call_1:function/Mul"),
-        ("call_1:function/Mul", "If.0:then/Exp"), ("If.0:then_out", "y"), ("If.0:else_out", "y"),
-    ]:  # fmt: skip
+        ("head/Add", "while_loop:state"),
+        ("while_loop:state", "while_loop:while/MatMul"),
+        ("while_loop:while/Tanh", "while_loop:after"),
+        ("while_loop:after", "while_loop_1:state"),
+        ("while_loop_1:after", "call_0:function/Sigmoid"),
+        ("call_0:function/Mul", "call_1:function/Mul"),
+        ("call_1:function/Mul", "If.0:then/Exp"),
+        ("If.0:then_out", "y"),
+        ("If.0:else_out", "y"),
+    ]:
         assert edge in edges
     # What the node itself takes and makes: the condition of the If, the number of the iteration, the wish to go on.
     assert {("which", "If.0"), ("while_loop", "while_loop:step"), ("while_loop:still", "while_loop")} <= edges
@@ -166,9 +171,12 @@ def test_merged_operators_map_to_the_node_of_their_type_and_the_rest_is_reported
     profile = json_of(graph.measured(flow(), trace))
     lost = profile["total_ns"] - profile["matched_ns"]
     assert profile["unmatched"] == {
-        "name": ["ReorderOutput"], "reason": ["layout"], "time_ns": [lost], "calls": [3],
+        "name": ["ReorderOutput"],
+        "reason": ["layout"],
+        "time_ns": [lost],
+        "calls": [3],
         "event": [max((int(trace.events.dur[i]), i) for i in named(trace, "ReorderOutput"))[1]],
-    }  # fmt: skip
+    }
     assert lost == duration(trace, "ReorderOutput")
 
 
@@ -228,9 +236,12 @@ def test_operators_added_by_a_runtime_are_identified_by_type(tmp_path: Path) -> 
     """3 us of a merged operator, 4 us of two conversions, 1 us of a name that the model lacks."""
     event = {"cat": "Node", "pid": 1, "tid": 1, "ph": "X"}
     made = [
-        ("BiasGelu_token_7", "BiasGelu", 2), ("BiasGelu", "BiasGelu", 1), ("ReorderInput_token_1", "ReorderInput", 4),
-        ("elsewhere", "Conv", 1), ("Conv.0", "Conv", 5),
-    ]  # fmt: skip
+        ("BiasGelu_token_7", "BiasGelu", 2),
+        ("BiasGelu", "BiasGelu", 1),
+        ("ReorderInput_token_1", "ReorderInput", 4),
+        ("elsewhere", "Conv", 1),
+        ("Conv.0", "Conv", 5),
+    ]
     events = [
         event | {"name": f"{name}_kernel_time", "ts": 10 * i, "dur": us, "args": {"op_name": kind}}
         for i, (name, kind, us) in enumerate(made)
@@ -238,8 +249,10 @@ def test_operators_added_by_a_runtime_are_identified_by_type(tmp_path: Path) -> 
     joined = join_times(flow(), trace_of(ort_file(tmp_path, events)))
     assert (joined.total_ns, joined.matched_ns) == (13_000, 5000)
     assert [(item.name, item.reason, item.time_ns, item.calls) for item in joined.unmatched] == [
-        ("ReorderInput", "layout", 4000, 1), ("BiasGelu", "unnamed", 3000, 2), ("elsewhere", "no_node", 1000, 1),
-    ]  # fmt: skip
+        ("ReorderInput", "layout", 4000, 1),
+        ("BiasGelu", "unnamed", 3000, 2),
+        ("elsewhere", "no_node", 1000, 1),
+    ]
 
 
 def test_inputs_have_their_own_time_and_constants_are_separate() -> None:
@@ -274,8 +287,13 @@ def test_a_body_may_return_outer_values(tmp_path: Path) -> None:
     path = tmp_path / "captured.onnx"
     onnx.save(helper.make_model(whole, opset_imports=[helper.make_opsetid("", 17)], ir_version=10), path)
     assert edges_of(read_model(path)) == {
-        ("c", "if"), ("x", "if:x"), ("if:x", "y"), ("x", "if:neg"), ("if:neg", "if:n"), ("if:n", "y"),
-    }  # fmt: skip
+        ("c", "if"),
+        ("x", "if:x"),
+        ("if:x", "y"),
+        ("x", "if:neg"),
+        ("if:neg", "if:n"),
+        ("if:n", "y"),
+    }
 
 
 def test_bodies_that_repeat_names_are_compared_each_with_its_own(tmp_path: Path) -> None:
@@ -322,13 +340,20 @@ def test_bodies_of_other_nodes_and_of_wrong_ones(tmp_path: Path, kind: str, thro
 @pytest.mark.parametrize(
     ("node", "ran", "does"),
     [
-        ("Conv", "FusedConv", True), ("Conv", "QLinearConv", True), ("MatMulInteger", "DynamicQuantizeMatMul", True),
-        ("MatMul", "Gemm", True), ("MatMul", "FullyConnected", True), ("Conv", "GroupConvolution", True),
+        ("Conv", "FusedConv", True),
+        ("Conv", "QLinearConv", True),
+        ("MatMulInteger", "DynamicQuantizeMatMul", True),
+        ("MatMul", "Gemm", True),
+        ("MatMul", "FullyConnected", True),
+        ("Conv", "GroupConvolution", True),
         ("MaxPool", "NhwcMaxPool", True),
         ("LayerNormalization", "SkipLayerNormalization", True),
-        ("Mul", "FusedMatMul", False), ("BatchNormalization", "Conv", False), ("Relu", "Conv", False),
-        ("Add", "Gemm", False), ("aten::relu", "Conv", False),
+        ("Mul", "FusedMatMul", False),
+        ("BatchNormalization", "Conv", False),
+        ("Relu", "Conv", False),
+        ("Add", "Gemm", False),
+        ("aten::relu", "Conv", False),
     ],
-)  # fmt: skip
+)
 def test_types_that_do_the_same(node: str, ran: str, does: bool) -> None:
     assert is_related_type(node, ran) is does

@@ -25,9 +25,15 @@ def event(kind: str, name: str, start: int, dur: int, thread: str = "1(Python)")
     """Return an event of Paddle's profiler; times in us."""
     times = {"start_time": f"{start}.000 us", "end_time": f"{start + dur}.000 us"}
     return {
-        "name": f"{name}[{dur}.000 us]", "ph": "X", "cat": kind, "pid": 7, "tid": thread, "ts": start, "dur": dur,
+        "name": f"{name}[{dur}.000 us]",
+        "ph": "X",
+        "cat": kind,
+        "pid": 7,
+        "tid": thread,
+        "ts": start,
+        "dur": dur,
         "args": times,
-    }  # fmt: skip
+    }
 
 
 def layer(name: str, start: int, dur: int) -> Event:
@@ -75,8 +81,11 @@ def module_graph(name: str = "Net") -> ModelGraph:
     builder = ModelBuilder(name, "module")
     builder.properties = {"framework": "paddle"}
     for node, kind, is_layer in (
-        ("conv1", "Conv2D", True), ("relu", "ReLU", True), ("add", "add", False), ("conv2", "Conv2D", True),
-    ):  # fmt: skip
+        ("conv1", "Conv2D", True),
+        ("relu", "ReLU", True),
+        ("add", "add", False),
+        ("conv2", "Conv2D", True),
+    ):
         builder.node(Node(node, kind, attributes={"class": f"paddle.nn.{kind}"} if is_layer else {}))
     return builder.build()
 
@@ -118,9 +127,12 @@ def test_operators_between_layers_that_may_belong_to_several_nodes_belong_to_non
 def test_layers_of_visualdl_have_times_on_their_operators(tmp_path: Path) -> None:
     builder = ModelBuilder("vdlgraph.log", "visualdl")
     for name, kind, scope in (
-        ("conv2d_0", "conv2d", "Conv2D[conv1]"), ("bias_0", "elementwise_add", "Conv2D[conv1]"),
-        ("relu_0", "relu", "ReLU[relu]"), ("add_0", "elementwise_add", ""), ("conv2d_1", "conv2d", "Conv2D[conv2]"),
-    ):  # fmt: skip
+        ("conv2d_0", "conv2d", "Conv2D[conv1]"),
+        ("bias_0", "elementwise_add", "Conv2D[conv1]"),
+        ("relu_0", "relu", "ReLU[relu]"),
+        ("add_0", "elementwise_add", ""),
+        ("conv2d_1", "conv2d", "Conv2D[conv2]"),
+    ):
         scopes = (Scope("Net[model]"), *((Scope(scope),) if scope else ()))
         builder.node(Node(name, kind, scopes))
     model = builder.build()
@@ -146,17 +158,31 @@ def test_a_program_without_layers_is_joined_by_the_order_of_equal_types(tmp_path
 @pytest.mark.parametrize(
     ("model", "classes", "reason"),
     [
-        (module_graph(), "Conv2D Conv2D Conv2D",
-         "The run calls other layers than this model: layer 2 is Conv2D in the run and ReLU in the model."),
-        (module_graph(), "Conv2D ReLU Linear",
-         "This model calls 3 layers in order, but the run calls 2 of them per pass."),
-        (module_graph(), "A B C",
-         ("No operator ran inside a call of this model's layers: "
-          "with to_static, Paddle runs all layers as one program.")),
-        (program("conv2d", "conv2d", "conv2d"), "Conv2D ReLU Conv2D",
-         "The run executes other operators than this model, or another number of them."),
+        (
+            module_graph(),
+            "Conv2D Conv2D Conv2D",
+            "The run calls other layers than this model: layer 2 is Conv2D in the run and ReLU in the model.",
+        ),
+        (
+            module_graph(),
+            "Conv2D ReLU Linear",
+            "This model calls 3 layers in order, but the run calls 2 of them per pass.",
+        ),
+        (
+            module_graph(),
+            "A B C",
+            (
+                "No operator ran inside a call of this model's layers: "
+                "with to_static, Paddle runs all layers as one program."
+            ),
+        ),
+        (
+            program("conv2d", "conv2d", "conv2d"),
+            "Conv2D ReLU Conv2D",
+            "The run executes other operators than this model, or another number of them.",
+        ),
     ],
-)  # fmt: skip
+)
 def test_one_sentence_says_why_no_time_is_on_the_model(
     tmp_path: Path, model: ModelGraph, classes: str, reason: str
 ) -> None:

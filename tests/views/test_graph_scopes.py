@@ -55,8 +55,10 @@ def test_operators_of_megengine_belong_to_the_module_that_called_them(tmp_path: 
     times, names = joined(tmp_path, step(1, 0), step(2, 100))
     assert times.rule == "scope"
     assert dict(zip(names, times.time_ns.tolist(), strict=True)) == {
-        "block.conv": 10_000, "block.RELU": 8_000, "block.RELU#2": 10_000,
-    }  # fmt: skip
+        "block.conv": 10_000,
+        "block.RELU": 8_000,
+        "block.RELU#2": 10_000,
+    }
     assert (times.total_ns, times.matched_ns) == (28_000, 28_000), "the backward pass has no nodes"
 
 

@@ -45,9 +45,14 @@ def us(values: list[Any]) -> list[float | None]:
 WORK = [kernel(100, 50, 1, "a"), kernel(160, 40, 2, "b"), kernel(300, 20, 3, "c"), kernel(400, 10, 5, "e")]
 BESIDE = kernel(250, 142, 4, "d", stream=20)
 HOST = [
-    launch(90, 1), launch(120, 2), launch(240, 4), launch(290, 3, dur=2), launch(305, 5),
-    host("cpu_op", "aten::cat", 205, 30), host("python_function", "load", 203, 34),
-]  # fmt: skip
+    launch(90, 1),
+    launch(120, 2),
+    launch(240, 4),
+    launch(290, 3, dur=2),
+    launch(305, 5),
+    host("cpu_op", "aten::cat", 205, 30),
+    host("python_function", "load", 203, 34),
+]
 
 
 @pytest.fixture
@@ -61,8 +66,11 @@ def test_work_queued_behind_unrecorded_work_does_not_wait_for_the_host(write: Wr
     result = answer("idle", write([step(0, 0, 100), launch(90, 1), kernel(begin, 50, 1)]))
     (waits,) = rows(result["steps"])
     assert {key: waits[f"{key}_ns"] for key in ("host_wait", "other", "unknown")} == {
-        "host_wait": 0, "other": 0, "unknown": 0, cause: begin * 1000,
-    }  # fmt: skip
+        "host_wait": 0,
+        "other": 0,
+        "unknown": 0,
+        cause: begin * 1000,
+    }
 
 
 def test_launches_determine_the_cause_of_each_gap(two_streams: Any) -> None:
@@ -96,9 +104,17 @@ def test_host_activity_in_gaps_is_self_time(two_streams: Any) -> None:
 def test_causes_add_up_per_step_and_include_its_first_wait(write: Write) -> None:
     """Step 0 [0, 300): kernels [100, 150), launched at 90, and [250, 300). Step 1 [300, 500): [480, 500)."""
     events = [
-        step(0, 0, 300), step(1, 300, 200), launch(90, 1), kernel(100, 50, 1), launch(110, 2), kernel(250, 50, 2),
-        launch(470, 3), kernel(480, 10, 3), launch(475, 4), kernel(490, 10, 4),
-    ]  # fmt: skip
+        step(0, 0, 300),
+        step(1, 300, 200),
+        launch(90, 1),
+        kernel(100, 50, 1),
+        launch(110, 2),
+        kernel(250, 50, 2),
+        launch(470, 3),
+        kernel(480, 10, 3),
+        launch(475, 4),
+        kernel(490, 10, 4),
+    ]
     result = answer("idle", write(events))
     first, second = rows(result["steps"])
     assert us([first["span_ns"], first["idle_ns"], first["host_wait_ns"], first["other_ns"]]) == [300, 200, 100, 100]
@@ -115,9 +131,12 @@ def test_without_launches_the_cause_is_unknown(write: Write) -> None:
 def test_a_launch_of_several_kernels_counts_once(write: Write) -> None:
     """A graph's launch at 0 (4 us) with kernels [10, 12), [13, 14); a short one launched at 5, begun at 15."""
     events: list[Event] = [
-        host("cuda_runtime", "cudaGraphLaunch", 0, 4, correlation=1), kernel(10, 2, 1, "x"), kernel(13, 1, 1, "y"),
-        launch(5, 2, dur=3), kernel(15, 1, 2, "z"),
-    ]  # fmt: skip
+        host("cuda_runtime", "cudaGraphLaunch", 0, 4, correlation=1),
+        kernel(10, 2, 1, "x"),
+        kernel(13, 1, 1, "y"),
+        launch(5, 2, dur=3),
+        kernel(15, 1, 2, "z"),
+    ]
     result = answer("launch", write(events), late_ns="5000")
     graph, short = rows(result)
     assert (graph["name"], graph["launches"], graph["work"], graph["work_ns"]) == ("cudaGraphLaunch", 1, 2, 3000)

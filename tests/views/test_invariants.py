@@ -25,9 +25,13 @@ from visualprof.views.measure.steps.windows import STEP_PARTS, step_windows
 
 NAMES = {
     "cpu_op": ("aten::mm", "aten::add", "nccl:all_reduce", "autograd::engine::evaluate_function: MmBackward0"),
-    "user_annotation": ("Optimizer.step#Adam.step", "Optimizer.zero_grad#Adam.zero_grad", "mine",
-                        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"),
-}  # fmt: skip
+    "user_annotation": (
+        "Optimizer.step#Adam.step",
+        "Optimizer.zero_grad#Adam.zero_grad",
+        "mine",
+        "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__",
+    ),
+}
 KERNELS = ("kernel", "kernel", "ncclDevKernel_AllReduce_Sum_f32", "s16816gemm")
 STAGES = ("dataloader", "forward", "backward", "optimizer", "other")
 RATIOS = ("ratio", "utilization", "occupancy", "sm_efficiency")
@@ -207,10 +211,15 @@ def check(path: Path) -> list[str]:
     if "overview" not in answers:
         return check_shares(answers)
     return [
-        *check_shares(answers), *check_steps(path, answers), *check_stages(answers), *check_findings(path, answers),
-        *check_operators(path, answers), *check_waits(answers), *check_sums(path, answers),
+        *check_shares(answers),
+        *check_steps(path, answers),
+        *check_stages(answers),
+        *check_findings(path, answers),
+        *check_operators(path, answers),
+        *check_waits(answers),
+        *check_sums(path, answers),
         *check_siblings(path),
-    ]  # fmt: skip
+    ]
 
 
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: "/".join(path.parts[-2:]))

@@ -99,9 +99,19 @@ def test_a_short_name_says_what_precision_tile_and_layout(name: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["gemm_a", "Conv2D4", "conv1.Convolution", "FUSE_MUL_ADD3(const<0.177>[24],reshape[180],mask)[867]", "", "_Z",
-     "loop_transpose_fusion.kd", "Memcpy HtoD (Pinned -> Device)", "a < b", "_Z" + "9" * 50],
-)  # fmt: skip
+    [
+        "gemm_a",
+        "Conv2D4",
+        "conv1.Convolution",
+        "FUSE_MUL_ADD3(const<0.177>[24],reshape[180],mask)[867]",
+        "",
+        "_Z",
+        "loop_transpose_fusion.kd",
+        "Memcpy HtoD (Pinned -> Device)",
+        "a < b",
+        "_Z" + "9" * 50,
+    ],
+)
 def test_a_name_that_no_rule_knows_stays_as_it_is(name: str) -> None:
     assert short_name(name) == name
 
@@ -136,9 +146,17 @@ def test_a_short_name_is_never_the_full_name_of_another_kernel() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["x" + "(a" * 3990, "igemm_fwd_" + "nhwc_bf16_bt1x" * 500, "aclnn" + "a_" * 3900 + "!", "void f" + "<a" * 3900,
-     "void " + "a) [x]" * 1300, "_ZN" + "1a" * 3900 + "E", "ncclKernel_" + "a_" * 3900, "y(" * 50_000],
-)  # fmt: skip
+    [
+        "x" + "(a" * 3990,
+        "igemm_fwd_" + "nhwc_bf16_bt1x" * 500,
+        "aclnn" + "a_" * 3900 + "!",
+        "void f" + "<a" * 3900,
+        "void " + "a) [x]" * 1300,
+        "_ZN" + "1a" * 3900 + "E",
+        "ncclKernel_" + "a_" * 3900,
+        "y(" * 50_000,
+    ],
+)
 def test_hostile_names_take_little_time(name: str) -> None:
     started = time.process_time()
     assert short_name(name)
@@ -167,9 +185,21 @@ def test_mangled_names_are_demangled_without_their_parameters(mangled: str, name
 
 @pytest.mark.parametrize(
     "text",
-    ["", "main", "_Z", "_ZN", "_Z99x", "_ZN1aI", "_ZNS9_1aE", "_Z1aIXplLi1ELi2EEEvv", "_ZN" * 5000, "_Z" + "Z" * 5000,
-     "_Z1fI" + "J" * 3000, "_Z1fIN1aI" + "".join(f"NS_1bIS{i}_S{i}_EE" for i in "0123456789ABCDEFGHIJ") + "EE"],
-)  # fmt: skip
+    [
+        "",
+        "main",
+        "_Z",
+        "_ZN",
+        "_Z99x",
+        "_ZN1aI",
+        "_ZNS9_1aE",
+        "_Z1aIXplLi1ELi2EEEvv",
+        "_ZN" * 5000,
+        "_Z" + "Z" * 5000,
+        "_Z1fI" + "J" * 3000,
+        "_Z1fIN1aI" + "".join(f"NS_1bIS{i}_S{i}_EE" for i in "0123456789ABCDEFGHIJ") + "EE",
+    ],
+)
 def test_names_that_cannot_be_demangled_give_none(text: str) -> None:
     assert demangle(text) is None
 

@@ -18,13 +18,20 @@ def recording(write: Write) -> Path:
     return write(
         [
             op("aten::linear", 0, 100, 1, **{"Input Dims": [[2, 3]]}),
-            op("aten::mm", 10, 30, **stack), call(12, 1), kernel(200, 1, dur=40, name="gemm"),
-            op("aten::mm", 50, 30, **stack), call(52, 2), kernel(300, 2, dur=60, name="split"),
-            op("aten::linear", 110, 40, 1, **{"Input Dims": [[5, 3]]}), call(112, 4),
+            op("aten::mm", 10, 30, **stack),
+            call(12, 1),
+            kernel(200, 1, dur=40, name="gemm"),
+            op("aten::mm", 50, 30, **stack),
+            call(52, 2),
+            kernel(300, 2, dur=60, name="split"),
+            op("aten::linear", 110, 40, 1, **{"Input Dims": [[5, 3]]}),
+            call(112, 4),
             kernel(400, 4, dur=5, name="gemm"),
-            op("aten::add", 160, 30), call(162, 3), kernel(500, 3, dur=10, name="gemm"),
+            op("aten::add", 160, 30),
+            call(162, 3),
+            kernel(500, 3, dur=10, name="gemm"),
         ]
-    )  # fmt: skip
+    )
 
 
 def test_an_operator_has_the_kernels_of_the_operators_that_it_called(write: Write) -> None:
@@ -41,9 +48,11 @@ def test_a_kernel_has_the_operators_that_launched_it(write: Write) -> None:
     columns = answer("kernel", recording(write), group="operator")["columns"]
     pairs = dict(zip(zip(columns["name"], columns["operator"], strict=True), columns["total_ns"], strict=True))
     assert pairs == {
-        ("split", "aten::mm"): 60_000, ("gemm", "aten::mm"): 40_000, ("gemm", "aten::add"): 10_000,
+        ("split", "aten::mm"): 60_000,
+        ("gemm", "aten::mm"): 40_000,
+        ("gemm", "aten::add"): 10_000,
         ("gemm", "aten::linear"): 5_000,
-    }  # fmt: skip
+    }
 
 
 def test_a_kernel_has_the_call_stacks_of_its_operators(write: Write) -> None:

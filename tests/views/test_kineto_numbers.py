@@ -122,8 +122,17 @@ def test_kernels_grouped_by_operator_and_launch_attributes() -> None:
 
 def test_v100_average_step() -> None:
     average = answer("overview", recording_path(V100))["average_step"]
-    expected = {"total": 177592, "kernel": 98589, "memcpy": 1915, "memset": 89, "communication": 0, "runtime": 2908,
-                "dataloader": 59262, "cpu": 13674, "other": 1156}  # fmt: skip
+    expected = {
+        "total": 177592,
+        "kernel": 98589,
+        "memcpy": 1915,
+        "memset": 89,
+        "communication": 0,
+        "runtime": 2908,
+        "dataloader": 59262,
+        "cpu": 13674,
+        "other": 1156,
+    }
     assert {p: round(average[f"{p}_ns"] / 1000 + 1e-6) for p in expected} == expected
 
 
@@ -255,11 +264,15 @@ def occupancies(write: Write, *kernels: tuple[int, float, int, int]) -> list[flo
     """Occupancy of kernels by their (percent, blocks per SM, threads of a block, shared memory)."""
     events = [
         kernel(
-            100 * i, 0, 50, f"k{i}", 7,
+            100 * i,
+            0,
+            50,
+            f"k{i}",
+            7,
             **{"est. achieved occupancy %": p, "blocks per SM": b, "block": [n, 1, 1], "shared memory": m},
         )
         for i, (p, b, n, m) in enumerate(kernels)
-    ]  # fmt: skip
+    ]
     path = write(events, deviceProperties=[{"id": 0, "maxThreadsPerMultiprocessor": 2048}])
     table_rows = rows(answer("kernel", path), "occupancy")
     return [table_rows[f"k{i}"][0] for i in range(len(kernels))]
@@ -292,11 +305,19 @@ def span(name: str, ts: float, dur: float) -> dict[str, Any]:
 def test_a_launch_outside_operators_belongs_to_the_range_around_it(write: Write) -> None:
     path = write(
         [
-            span("Optimizer.step#Adam.step", 100, 100), call(110, 1), kernel(300, 1, 20), op("aten::add_", 120, 20),
-            call(125, 2), kernel(320, 2, 30), span("ema", 150, 40), call(160, 3), kernel(350, 3, 5), call(250, 4),
+            span("Optimizer.step#Adam.step", 100, 100),
+            call(110, 1),
+            kernel(300, 1, 20),
+            op("aten::add_", 120, 20),
+            call(125, 2),
+            kernel(320, 2, 30),
+            span("ema", 150, 40),
+            call(160, 3),
+            kernel(350, 3, 5),
+            call(250, 4),
             kernel(360, 4, 7),
         ]
-    )  # fmt: skip
+    )
     launched = answer("kernel", path, group="launch")["columns"]
     values_by_name = dict(
         zip(launched["total_ns"], zip(launched["operator"], launched["user_range"], strict=True), strict=True)
@@ -331,11 +352,18 @@ def test_events_belong_to_the_stage_that_asked_for_them(write: Write) -> None:
     # holds an operator and launches nothing; what is before the step is left out.
     path = write(
         [
-            span("ProfilerStep#1", 0, 250), op("aten::before", -50, 20), op("aten::add", 210, 5),
-            span("forward", 0, 100), op("aten::linear", 10, 50), op("aten::addmm", 20, 30), call(25, 1),
-            span("backward", 100, 100), op("aten::mul", 110, 20), kernel(120, 1, 60),
+            span("ProfilerStep#1", 0, 250),
+            op("aten::before", -50, 20),
+            op("aten::add", 210, 5),
+            span("forward", 0, 100),
+            op("aten::linear", 10, 50),
+            op("aten::addmm", 20, 30),
+            call(25, 1),
+            span("backward", 100, 100),
+            op("aten::mul", 110, 20),
+            kernel(120, 1, 60),
         ]
-    )  # fmt: skip
+    )
     table = answer("overview", path)["stage_events"]["columns"]
     values_by_name = {(c, k, s): rest for c, k, s, *rest in zip(*table.values(), strict=True)}
     assert values_by_name == {

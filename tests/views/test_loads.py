@@ -25,20 +25,31 @@ def step(
 ) -> Any:
     tail = None if tail_ms is None else round(tail_ms * MS)
     return {
-        "concurrency": concurrency, "offered_per_s": offered_rate, "achieved_per_s": achieved_rate, "n": 1000,
+        "concurrency": concurrency,
+        "offered_per_s": offered_rate,
+        "achieved_per_s": achieved_rate,
+        "n": 1000,
         "unserved": 0,
-        "p50_ns": MS, "tail_ns": tail, "tail_bound_ns": tail and tail + 1, "verdict": verdict,
-    }  # fmt: skip
+        "p50_ns": MS,
+        "tail_ns": tail,
+        "tail_bound_ns": tail and tail + 1,
+        "verdict": verdict,
+    }
 
 
 SEARCH = {
-    "scenario": "search", "percentile": 99.0, "limit_ns": 50 * MS, "verdict": "PASS",
+    "scenario": "search",
+    "percentile": 99.0,
+    "limit_ns": 50 * MS,
+    "verdict": "PASS",
     "step": step(2, 50.0, 49.9, 20.0, "PASS"),
     "steps": [
-        step(2, None, 100.0, 10.0), step(2, 50.0, 49.9, 20.0, "PASS"), step(2, 75.0, 74.5, 51.0, "FAIL"),
+        step(2, None, 100.0, 10.0),
+        step(2, 50.0, 49.9, 20.0, "PASS"),
+        step(2, 75.0, 74.5, 51.0, "FAIL"),
         step(2, 62.5, 62.0, None, "FAIL"),
     ],
-}  # fmt: skip
+}
 
 
 @pytest.fixture
@@ -57,8 +68,11 @@ def test_every_load_step_is_a_row(report: Callable[..., Report]) -> None:
     assert columns["limit_ns"] == [50 * MS] * 4
     table = overlay([report(SEARCH)])["columns"]
     assert [table[name] for name in ("scenario", "concurrency", "offered_per_s", "verdict")] == [
-        ["search"], [2], [50.0], ["PASS"],
-    ]  # fmt: skip
+        ["search"],
+        [2],
+        [50.0],
+        ["PASS"],
+    ]
 
 
 def test_the_curve_shows_open_loop_steps_sorted_by_rate(report: Callable[..., Report]) -> None:

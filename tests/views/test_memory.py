@@ -44,22 +44,28 @@ def test_the_largest_sizes_come_first_in_stable_order(scale: int) -> None:
         (
             "0",
             {
-                "aten::to": [104, 104, 2, 104, 204, 3, 4], "aten::nll_loss_backward": [0, 10, 1, 0, 10, 1, 1],
-                "aten::copy_": [0, 100, 1, 0, 100, 1, 1], "aten::addmm": [0, 30, 1, 0, 30, 1, 1],
-                "aten::tranas_stride": [0, 50, 1, 0, 50, 1, 1], "aten::transpose": [0, 50, 1, 0, 100, 2, 1],
-                "aten::t": [0, 100, 1, 0, 200, 3, 1], "aten::liner": [20, 130, 3, 20, 360, 7, 1],
+                "aten::to": [104, 104, 2, 104, 204, 3, 4],
+                "aten::nll_loss_backward": [0, 10, 1, 0, 10, 1, 1],
+                "aten::copy_": [0, 100, 1, 0, 100, 1, 1],
+                "aten::addmm": [0, 30, 1, 0, 30, 1, 1],
+                "aten::tranas_stride": [0, 50, 1, 0, 50, 1, 1],
+                "aten::transpose": [0, 50, 1, 0, 100, 2, 1],
+                "aten::t": [0, 100, 1, 0, 200, 3, 1],
+                "aten::liner": [20, 130, 3, 20, 360, 7, 1],
             },
         ),
         (
             "-1",
             {
-                "aten::to": [4, 4, 1, 4, 4, 1, 4], "aten::liner": [0, 100, 1, 50, 150, 2, 1],
+                "aten::to": [4, 4, 1, 4, 4, 1, 4],
+                "aten::liner": [0, 100, 1, 50, 150, 2, 1],
                 "aten::tranas_stride": [50, 50, 1, 50, 50, 1, 1],
-                "aten::transpose": [0, 0, 0, 50, 50, 1, 1], "aten::t": [0, 0, 0, 50, 50, 1, 1],
+                "aten::transpose": [0, 0, 0, 50, 50, 1, 1],
+                "aten::t": [0, 0, 0, 50, 50, 1, 1],
             },
         ),
     ],
-)  # fmt: skip
+)
 def test_operator_statistics_of_the_hand_made_trace(device: str, expected: dict[str, list[int]]) -> None:
     table = answer("memory", recording_path(MICRO), device=device)["operators"]["columns"]
     values_by_name = {n: list(v) for n, *v in zip(table["name"], *(table[c] for c in COLUMNS), strict=True)}
@@ -198,8 +204,15 @@ def test_the_peak_is_never_a_wrapped_total(name: str, peak_bytes: int, wrapped: 
 
 
 def memory_event(ts: int, nbytes: int, addr: int = 0x1000, **args: Any) -> dict[str, Any]:
-    return {"ph": "i", "cat": "cpu_instant_event", "name": "[memory]", "pid": 1, "tid": 1, "ts": ts,
-            "args": {"Bytes": nbytes, "Addr": addr, "Device Id": 0, "Device Type": 1, **args}}  # fmt: skip
+    return {
+        "ph": "i",
+        "cat": "cpu_instant_event",
+        "name": "[memory]",
+        "pid": 1,
+        "tid": 1,
+        "ts": ts,
+        "args": {"Bytes": nbytes, "Addr": addr, "Device Id": 0, "Device Type": 1, **args},
+    }
 
 
 OPERATOR = {"ph": "X", "cat": "cpu_op", "name": "aten::a", "pid": 1, "tid": 1, "ts": 0, "dur": 100, "args": {}}
@@ -220,10 +233,15 @@ def test_an_allocation_is_over_when_its_address_is_allocated_again(write: Write)
 
 
 def test_totals_and_sizes_that_cannot_be_are_ignored_and_noted(write: Write) -> None:
-    path = write([
-        OPERATOR, memory_event(1, 100, **{"Total Allocated": 100}), memory_event(2, 50, **{"Total Allocated": 2**62}),
-        memory_event(3, 2**60, 0x3000, **{"Total Allocated": 400}), memory_event(4, 10, **{"Total Allocated": 160}),
-    ])  # fmt: skip
+    path = write(
+        [
+            OPERATOR,
+            memory_event(1, 100, **{"Total Allocated": 100}),
+            memory_event(2, 50, **{"Total Allocated": 2**62}),
+            memory_event(3, 2**60, 0x3000, **{"Total Allocated": 400}),
+            memory_event(4, 10, **{"Total Allocated": 160}),
+        ]
+    )
     result = answer("memory", path)
     assert result["devices"][0]["peak_allocated_bytes"] == 160
     assert result["curve"]["columns"]["allocated_bytes"] == [100, 160]

@@ -19,8 +19,15 @@ from visualprof.views.measure.devices.memory_categories import allocation_purpos
 
 ADAM = FIXTURES / "torch_memory" / "adam.pt.trace.json.gz"
 TORCH_CATEGORIES = (  # the codes of torch/profiler/_memory_profiler.py
-    "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd", "none",
-)  # fmt: skip
+    "parameter",
+    "optimizer_state",
+    "input",
+    "temporary",
+    "activation",
+    "gradient",
+    "autograd",
+    "none",
+)
 
 LENET_BYTES = 4 * 61_706  # its parameters
 
@@ -67,10 +74,18 @@ STEP = [
     memory(620, 20, 0x60, 1443),  # the recording ends before the next stage: unknown
 ]
 EXPECTED = {
-    "0x10": "parameter", "0x11": "temporary", "0x12": "unknown", "0x20": "input", "0x30": "activation",
-    "0x31": "temporary", "0x40": "gradient", "0x41": "temporary", "0x50": "optimizer_state", "0x51": "temporary",
+    "0x10": "parameter",
+    "0x11": "temporary",
+    "0x12": "unknown",
+    "0x20": "input",
+    "0x30": "activation",
+    "0x31": "temporary",
+    "0x40": "gradient",
+    "0x41": "temporary",
+    "0x50": "optimizer_state",
+    "0x51": "temporary",
     "0x60": "unknown",
-}  # fmt: skip
+}
 
 
 def test_categories_of_a_hand_worked_step(write: Write) -> None:
@@ -90,13 +105,23 @@ def test_the_curve_by_category_adds_up_to_the_recorded_total(write: Write) -> No
 
     # The 1,000 bytes from before and the 3 bytes outside of all stages are unknown.
     assert held(230) == {
-        "unknown": 1003, "temporary": 9, "parameter": 100, "input": 20, "activation": 50, "gradient": 0,
+        "unknown": 1003,
+        "temporary": 9,
+        "parameter": 100,
+        "input": 20,
+        "activation": 50,
+        "gradient": 0,
         "optimizer_state": 0,
-    }  # fmt: skip
+    }
     assert held(430) == {
-        "unknown": 1003, "temporary": 6, "parameter": 100, "input": 20, "activation": 0, "gradient": 100,
+        "unknown": 1003,
+        "temporary": 6,
+        "parameter": 100,
+        "input": 20,
+        "activation": 0,
+        "gradient": 100,
         "optimizer_state": 200,
-    }  # fmt: skip
+    }
     sums = [sum(row) for row in zip(*(parts[name] for name in parts if name != "ts_ns"), strict=True)]
     assert sums == result["curve"]["columns"]["allocated_bytes"]
 
@@ -128,8 +153,11 @@ def test_allocations_have_the_module_and_the_call_stack_around_them(write: Write
     assert events["module"][row] == "forward/Linear_0"
     assert events["source"][row] == "net.py(4): forward"
     assert events["call_stack"][row].split("\n") == [
-        "torch/nn/functional.py(5): linear", "net.py(4): forward", "nn.Module: Linear_0", "net.py(1): main",
-    ]  # fmt: skip
+        "torch/nn/functional.py(5): linear",
+        "net.py(4): forward",
+        "nn.Module: Linear_0",
+        "net.py(1): main",
+    ]
     outside = events["address"].index("0x12")
     assert (events["module"][outside], events["source"][outside]) == (None, "net.py(1): main")
 
@@ -175,8 +203,11 @@ def test_derived_categories_are_those_of_torchs_own_memory_profile() -> None:
     # Buffers of batch normalization are set up like parameters; the data are created outside of all stages.
     assert set(wrong) == {("parameter", "input"), ("parameter", "none"), ("unknown", "input")}
     assert {name: pairs[name, name] for name in ("parameter", "activation", "gradient", "optimizer_state")} == {
-        "parameter": 6, "activation": 30, "gradient": 18, "optimizer_state": 18,
-    }  # fmt: skip
+        "parameter": 6,
+        "activation": 30,
+        "gradient": 18,
+        "optimizer_state": 18,
+    }
     assert pairs["temporary", "gradient"] == pairs["temporary", "optimizer_state"] == 0
 
 

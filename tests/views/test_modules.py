@@ -53,19 +53,41 @@ def events() -> list[dict[str, Any]]:
     return [
         frame("train.py(1): train", 0, 200),
         module("Net_0", 10, 80),
-        module("Linear_0", 20, 20), op("aten::mm", 25, 10), call(26, 1), kernel(100, 1, 8),
-        module("Linear_0", 50, 30), op("aten::mm", 55, 20), call(56, 2), kernel(110, 2, 12),
-        op("aten::add", 82, 6), call(83, 3, 2), kernel(125, 3, 5),
-        op("aten::sum", 95, 4), call(96, 4, 2), kernel(131, 4, 3),
-        *backward(140, 15), {**call(145, 5), "tid": 2}, kernel(150, 5, 30), *linked(55, 141, 1),
-        *backward(160, 16), {**call(165, 6), "tid": 2}, kernel(180, 6, 40), *linked(25, 161, 2),
-    ]  # fmt: skip
+        module("Linear_0", 20, 20),
+        op("aten::mm", 25, 10),
+        call(26, 1),
+        kernel(100, 1, 8),
+        module("Linear_0", 50, 30),
+        op("aten::mm", 55, 20),
+        call(56, 2),
+        kernel(110, 2, 12),
+        op("aten::add", 82, 6),
+        call(83, 3, 2),
+        kernel(125, 3, 5),
+        op("aten::sum", 95, 4),
+        call(96, 4, 2),
+        kernel(131, 4, 3),
+        *backward(140, 15),
+        {**call(145, 5), "tid": 2},
+        kernel(150, 5, 30),
+        *linked(55, 141, 1),
+        *backward(160, 16),
+        {**call(165, 6), "tid": 2},
+        kernel(180, 6, 40),
+        *linked(25, 161, 2),
+    ]
 
 
 TIMES = (
-    "calls", "operators", "device_self_ns", "device_total_ns", "backward_device_ns", "host_self_ns", "host_total_ns",
+    "calls",
+    "operators",
+    "device_self_ns",
+    "device_total_ns",
+    "backward_device_ns",
+    "host_self_ns",
+    "host_total_ns",
     "backward_host_ns",
-)  # fmt: skip
+)
 
 
 def test_a_module_has_its_launched_work_and_its_backward(write: Write) -> None:
@@ -123,22 +145,31 @@ def test_operators_can_be_restricted_to_a_module(write: Write) -> None:
 
 def test_a_call_at_another_depth_is_on_the_same_path(write: Write) -> None:
     """Net_0 runs alone, inside a function, and inside an operator; aten::mm inside no, one and two ranges."""
-    path = write([
-        module("Net_0", 0, 10),
-        frame("f", 20, 30), module("Net_0", 25, 10), module("Linear_0", 27, 5),
-        op("checkpoint", 60, 30), module("Net_0", 65, 20), module("Linear_0", 66, 7),
-        op("aten::mm", 100, 4),
-        op("mine", 110, 20) | {"cat": "user_annotation"}, op("aten::mm", 115, 5),
-        op("outer", 140, 30) | {"cat": "user_annotation"}, op("mine", 145, 20) | {"cat": "user_annotation"},
-        op("aten::mm", 150, 6),
-    ])  # fmt: skip
+    path = write(
+        [
+            module("Net_0", 0, 10),
+            frame("f", 20, 30),
+            module("Net_0", 25, 10),
+            module("Linear_0", 27, 5),
+            op("checkpoint", 60, 30),
+            module("Net_0", 65, 20),
+            module("Linear_0", 66, 7),
+            op("aten::mm", 100, 4),
+            op("mine", 110, 20) | {"cat": "user_annotation"},
+            op("aten::mm", 115, 5),
+            op("outer", 140, 30) | {"cat": "user_annotation"},
+            op("mine", 145, 20) | {"cat": "user_annotation"},
+            op("aten::mm", 150, 6),
+        ]
+    )
     assert rows(answer("modules", path), "calls", "host_self_ns", "host_total_ns") == {
-        "Net_0": [3, 28 * US, 40 * US], "Net_0/Linear_0": [2, 12 * US, 12 * US], "mine": [1, 20 * US, 20 * US],
-        "outer": [1, 10 * US, 30 * US], "outer/mine": [1, 20 * US, 20 * US],
-    }  # fmt: skip
-    assert flames(path, tree="operator") == {
-        "checkpoint": (1, 30 * US, 30 * US), "aten::mm": (3, 15 * US, 15 * US)
-    }  # fmt: skip
+        "Net_0": [3, 28 * US, 40 * US],
+        "Net_0/Linear_0": [2, 12 * US, 12 * US],
+        "mine": [1, 20 * US, 20 * US],
+        "outer": [1, 10 * US, 30 * US],
+        "outer/mine": [1, 20 * US, 20 * US],
+    }
+    assert flames(path, tree="operator") == {"checkpoint": (1, 30 * US, 30 * US), "aten::mm": (3, 15 * US, 15 * US)}
     assert flames(path, tree="python")["Net_0"] == (2, 23 * US, 30 * US)
 
 
@@ -194,8 +225,10 @@ def test_small_frames_are_folded_and_counted(write: Write, monkeypatch: pytest.M
     result = answer("flame", path, tree="python")
     assert (result["frames"], result["folded"]) == (5, 3)
     assert flames(path, tree="python") == {
-        "a": (1, 20 * US, 100 * US), "a/b": (1, 50 * US, 50 * US), "a/(others)": (2, 30 * US, 30 * US)
-    }  # fmt: skip
+        "a": (1, 20 * US, 100 * US),
+        "a/b": (1, 50 * US, 50 * US),
+        "a/(others)": (2, 30 * US, 30 * US),
+    }
 
 
 @pytest.mark.parametrize("tree", ["python", "module", "operator"])

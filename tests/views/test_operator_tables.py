@@ -105,13 +105,18 @@ def test_recursive_calls_of_an_operator_are_one_call_with_all_kernels(write: Wri
     # holds a fill, so that its two are two calls
     path = write(
         [
-            op("aten::sum", 100, 50, **{"External id": 1}), op("aten::sum", 105, 40, **{"External id": 2}),
-            op("aten::sum", 110, 30, **{"External id": 3}), call(120, 9),
+            op("aten::sum", 100, 50, **{"External id": 1}),
+            op("aten::sum", 105, 40, **{"External id": 2}),
+            op("aten::sum", 110, 30, **{"External id": 3}),
+            call(120, 9),
             kernel(130, 9, 20, "gemm", 7, **{"External id": 3}),
-            op("aten::sum", 200, 50), op("aten::fill_", 205, 5), op("aten::sum", 220, 20), call(225, 10),
+            op("aten::sum", 200, 50),
+            op("aten::fill_", 205, 5),
+            op("aten::sum", 220, 20),
+            call(225, 10),
             kernel(230, 10, dur=7),
         ]
-    )  # fmt: skip
+    )
     table_rows = rows(answer("operator", path), *CALLS, "device_self_ns", "device_total_ns")
     assert table_rows == {
         "aten::sum": [3, 120_000, 45_000 + 25_000 + 15_000, 27_000, 34_000],

@@ -27,6 +27,12 @@ def test_two_sessions_of_onnxruntime_are_compared_by_type() -> None:
     base = recording_path("traces/onnxruntime/ort_resnet10_b2_opt_off.json")
     columns = diffed(base, recording_path(ORT), "operator", group="type")["rows"]["columns"]
     assert dict(zip(columns["name"], columns["status"], strict=True)) == {
-        "Conv": "changed", "Relu": "removed", "ReorderOutput": "added", "Add": "removed", "MaxPool": "changed",
-        "Gemm": "changed", "GlobalAveragePool": "changed", "Flatten": "changed",
-    }  # fmt: skip
+        "Conv": "changed",
+        "Relu": "removed",
+        "ReorderOutput": "added",
+        "Add": "removed",
+        "MaxPool": "changed",
+        "Gemm": "changed",
+        "GlobalAveragePool": "changed",
+        "Flatten": "changed",
+    }

@@ -74,8 +74,9 @@ def test_a_lever_that_gains_less_than_two_and_a_half_percent_ends_the_plan(write
 def test_the_bound_of_half_precision_is_the_roof_of_the_device(write: Write) -> None:
     """2 x 1024^3 operations take 19.0 us at 80 x 1024 x 1380 MHz, of 600 us; half the time is the prediction."""
     shapes = {"Input Dims": [[1024, 1024], [1024, 1024]], "Input type": ["float", "float"]}
-    events = [{**row, "args": {**row["args"], **shapes}} if row["name"] == "aten::mm" else row for row in
-              loading(300, 600)]  # fmt: skip
+    events = [
+        {**row, "args": {**row["args"], **shapes}} if row["name"] == "aten::mm" else row for row in loading(300, 600)
+    ]
     trace = trace_of(write(events, deviceProperties=[NARROW]))
     estimate = half_precision(RuleContext(trace), detections(trace))
     assert estimate is not None
@@ -100,8 +101,10 @@ def optimizing(name: str = "aten::add_", optimizer: str = "SGD") -> Events:
     for number in range(10):
         at = 50 * number
         step_events += [
-            event(name, at, 40), call("cudaLaunchKernel", at + 10, 5, number + 1), work("k", at + 20, 3, number + 1)
-        ]  # fmt: skip
+            event(name, at, 40),
+            call("cudaLaunchKernel", at + 10, 5, number + 1),
+            work("k", at + 20, 3, number + 1),
+        ]
     return steps(1000, *[[*step_events, event("aten::relu", 500, 500)]] * 5)
 
 
@@ -120,9 +123,11 @@ def test_an_optimizer_that_is_fused_or_has_no_fused_form_is_not_a_lever(write: W
 def test_twice_the_batch_is_nearly_free_for_an_idle_device(write: Write) -> None:
     """The device works for 100 of 1000 us per step, so 200 are as fast."""
     step_events = [
-        event("aten::mm", 0, 20), call("cudaLaunchKernel", 5, 2, 1), work("h1688gemm", 10, 100, 1),
+        event("aten::mm", 0, 20),
+        call("cudaLaunchKernel", 5, 2, 1),
+        work("h1688gemm", 10, 100, 1),
         event("autograd::engine::evaluate_function: MmBackward0", 20, 980),
-    ]  # fmt: skip
+    ]
     row = next(row for row in rows(plan(write, steps(1000, *[step_events] * 5))) if row["lever"] == "larger_batch")
     assert row["throughput_ratio"] == pytest.approx(1.0, abs=0.02)
     assert row["step_ns"] is row["gain_ns"] is row["change"] is None
@@ -134,9 +139,13 @@ def test_a_copy_from_pinned_memory_does_not_wait_for_its_stream(write: Write) ->
     Without this wait, the device is busy: 694 us of the kernel, 2 of the copy, and 1 us before each.
     """
     step_events = [
-        event("aten::copy_", 0, 405), call("cudaMemcpyAsync", 1, 10, 1), call("cudaStreamSynchronize", 12, 391, 2),
-        event("aten::mm", 405, 595), call("cudaLaunchKernel", 700, 2, 3), work("h1688gemm", 705, 694, 3),
-    ]  # fmt: skip
+        event("aten::copy_", 0, 405),
+        call("cudaMemcpyAsync", 1, 10, 1),
+        call("cudaStreamSynchronize", 12, 391, 2),
+        event("aten::mm", 405, 595),
+        call("cudaLaunchKernel", 700, 2, 3),
+        work("h1688gemm", 705, 694, 3),
+    ]
     copies = [work("Memcpy HtoD (Pageable -> Device)", 400 + 1000 * n, 2, 1000 * n + 1) for n in range(10)]
     result = answer("whatif", write([*steps(1000, *[step_events] * 10), *copies]), change="copies=pinned")
     assert result["step"]["predicted_ns"] / 1000 == pytest.approx(698, rel=0.03)

@@ -18,13 +18,16 @@ QUERIES = {
     "-t 0 --aggregate-by type --aggregate sum": {"aggregate_by": "type", "aggregate": "sum"},
     "-t 0 --aggregate-by type --aggregate mean": {"aggregate_by": "type", "aggregate": "mean"},
     "-t 5 --order-by memory --min-time 1e-4 --type ConvolutionForward": {
-        "top": "5", "order_by": "memory", "min_time": "1e-4", "type": "ConvolutionForward",
+        "top": "5",
+        "order_by": "memory",
+        "min_time": "1e-4",
+        "type": "ConvolutionForward",
     },
     "-t 5 --order-by +time": {"top": "5", "order_by": "+time"},
     "-t 5 --top-end-key kern": {"top": "5", "top_end_key": "kern"},
     "-t 5 --max-time 1e-4": {"top": "5", "max_time": "1e-4"},
     "--print-only host -t 5": {"top": "5", "time": "host"},
-}  # fmt: skip
+}
 FILES = ["resnet18_w16.profile.json", "transformer_tiny.profile.json", "lenet.profile.json"]
 
 

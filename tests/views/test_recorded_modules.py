@@ -17,16 +17,21 @@ def test_modules_are_chained_in_the_order_of_their_calls(write: Write) -> None:
     trace = trace_of(
         write(
             [
-                step(0, 0, 100), call("Net_0", 0, 90), call("Linear_0", 1, 20),
-                call("Block_0", 30, 40), call("Linear_1", 31, 30), event("aten::mm", 32, 5),
+                step(0, 0, 100),
+                call("Net_0", 0, 90),
+                call("Linear_0", 1, 20),
+                call("Block_0", 30, 40),
+                call("Linear_1", 31, 30),
+                event("aten::mm", 32, 5),
             ]
         )
-    )  # fmt: skip
+    )
     assert records_modules(trace)
     model = recorded_modules(trace)
     assert [(node.name, node.type) for node in model.nodes] == [
-        ("Net_0/Linear_0", "Linear"), ("Net_0/Block_0/Linear_1", "Linear"),
-    ]  # fmt: skip
+        ("Net_0/Linear_0", "Linear"),
+        ("Net_0/Block_0/Linear_1", "Linear"),
+    ]
     assert model.nodes[1].inputs == model.nodes[0].outputs
     times = join_times(model, trace)
     assert (times.rule, times.time_ns.tolist()) == ("module", [20_000, 30_000])

@@ -32,9 +32,12 @@ def parts(table: Any) -> dict[str, float]:
 
 # One step [0, 100) us: the host works until 10, launches a (1 us), which runs [20, 80), then works until 100.
 HOST_BOUND = [
-    step(0, 0, 100), host("cpu_op", "aten::mm", 0, 12), launch(10, 1), kernel(20, 60, 1, "a"),
+    step(0, 0, 100),
+    host("cpu_op", "aten::mm", 0, 12),
+    launch(10, 1),
+    kernel(20, 60, 1, "a"),
     host("cpu_op", "aten::cat", 12, 88),
-]  # fmt: skip
+]
 # The same with a kernel of 200 us: [20, 220), so that the device work ends after the host.
 DEVICE_BOUND = [*HOST_BOUND[:3], kernel(20, 200, 1, "a"), HOST_BOUND[4]]
 
@@ -66,7 +69,7 @@ def test_the_path_of_a_device_bound_step(write: Write) -> None:
         (DEVICE_BOUND, "launch=0", 210),
         (DEVICE_BOUND, "kernel*0.5; operator[aten::cat]=0", 120),
     ],
-)  # fmt: skip
+)
 def test_forecasts_equal_those_computed_by_hand(
     write: Write, events: list[Event], change: str, predicted: float
 ) -> None:
@@ -77,8 +80,12 @@ def test_forecasts_equal_those_computed_by_hand(
 
 # The host launches a at 10 and b at 30; a begins at 200, when work from before the recording has ended.
 HELD_BACK = [
-    step(0, 0, 40), launch(10, 1), kernel(200, 60, 1, "a"), launch(30, 2), kernel(260, 40, 2, "b"),
-]  # fmt: skip
+    step(0, 0, 40),
+    launch(10, 1),
+    kernel(200, 60, 1, "a"),
+    launch(30, 2),
+    kernel(260, 40, 2, "b"),
+]
 
 
 @pytest.mark.parametrize(("change", "predicted"), [("", 300), ("launch=0", 300), ("gpu*0.5", 250)])
@@ -112,10 +119,15 @@ def test_a_call_that_waits_for_its_copy_follows_the_device(write: Write) -> None
     """a runs [20, 120), its copy [120, 130); .item() at 15 returns at 135, and the host works until 160."""
     copy = {**kernel(120, 10, 2, "Memcpy DtoH (Device -> Pageable)"), "cat": "gpu_memcpy"}
     events = [
-        step(0, 0, 160), host("cpu_op", "aten::mm", 0, 12), launch(10, 1), kernel(20, 100, 1, "a"), copy,
-        host("cpu_op", "aten::item", 14, 122), host("cuda_runtime", "cudaMemcpyAsync", 15, 120, correlation=2),
+        step(0, 0, 160),
+        host("cpu_op", "aten::mm", 0, 12),
+        launch(10, 1),
+        kernel(20, 100, 1, "a"),
+        copy,
+        host("cpu_op", "aten::item", 14, 122),
+        host("cuda_runtime", "cudaMemcpyAsync", 15, 120, correlation=2),
         host("cpu_op", "aten::add", 136, 24),
-    ]  # fmt: skip
+    ]
     result = forecast(write, events, "kernel*0.5")
     assert result["step"]["simulated_ns"] == 160_000
     assert parts(result["path_before"]) == {"host": 35, "computation": 100, "memory": 10, "launch": 10, "return": 5}
@@ -127,11 +139,18 @@ def test_a_call_that_waits_for_its_copy_follows_the_device(write: Write) -> None
 def test_a_stream_waits_for_an_event_of_another_stream(write: Write) -> None:
     """a [20, 100) on stream 7; stream 8 is told to wait at 30, b is launched at 40 and runs [101, 151)."""
     events = [
-        step(0, 0, 60), launch(10, 1), kernel(20, 80, 1, "a"), host("cuda_runtime", "cudaStreamWaitEvent", 30, 1),
-        launch(40, 2), kernel(101, 50, 2, "b", stream=8), launch(50, 3), kernel(153, 10, 3, "c", stream=8),
-        launch(55, 4), kernel(165, 10, 4, "d", stream=8),
+        step(0, 0, 60),
+        launch(10, 1),
+        kernel(20, 80, 1, "a"),
+        host("cuda_runtime", "cudaStreamWaitEvent", 30, 1),
+        launch(40, 2),
+        kernel(101, 50, 2, "b", stream=8),
+        launch(50, 3),
+        kernel(153, 10, 3, "c", stream=8),
+        launch(55, 4),
+        kernel(165, 10, 4, "d", stream=8),
         *(e for n in (5, 6, 7) for e in (launch(n - 4, n), kernel(n + 6, 1, n, "early", stream=n + 4))),
-    ]  # fmt: skip
+    ]
     result = forecast(write, events, "kernel[a]*0.5")
     # Queued work starts after 2 us (median of c and d). As recorded, b begins at 102, so that d ends at 176 (measured:
     # 175). With a shorter a, b begins at 62, c at 114, d at 126, which ends at 136.
@@ -142,9 +161,13 @@ def test_a_stream_waits_for_an_event_of_another_stream(write: Write) -> None:
 def test_a_thread_hands_over_to_another_thread(write: Write) -> None:
     """Main works until 50 and from 105 on; in between, a second thread works [52, 100): they form one thread group."""
     events = [
-        step(0, 0, 120), host("cpu_op", "aten::mm", 0, 50), host("cpu_op", "aten::add", 105, 15),
-        host("cpu_op", "MmBackward0", 52, 48, tid=2), {**launch(90, 1), "tid": 2}, kernel(100, 5, 1, "a"),
-    ]  # fmt: skip
+        step(0, 0, 120),
+        host("cpu_op", "aten::mm", 0, 50),
+        host("cpu_op", "aten::add", 105, 15),
+        host("cpu_op", "MmBackward0", 52, 48, tid=2),
+        {**launch(90, 1), "tid": 2},
+        kernel(100, 5, 1, "a"),
+    ]
     assert forecast(write, events, "operator[MmBackward0]*0.5")["step"]["predicted_ns"] == 96_000
     # With work of main in [60, 80) they are two groups, and main resumes when the other thread has ended.
     parallel = [*events, host("cpu_op", "aten::copy_", 60, 20)]

@@ -17,9 +17,13 @@ from visualprof.views.evaluation import EvaluationParams, compute
 from visualprof.views.measure.reports.report_history import ReportHistory
 
 REQUEST = {
-    "inputs": [{"name": "x", "dims": ["batch", 3]}], "dims": {}, "sweep": {"dim": "batch", "values": [1, 4]},
-    "measure": {"min_s": 1.0, "load": {"concurrency": [1]}}, "advise": {"objective": ""}, "search": {"objective": ""},
-}  # fmt: skip
+    "inputs": [{"name": "x", "dims": ["batch", 3]}],
+    "dims": {},
+    "sweep": {"dim": "batch", "values": [1, 4]},
+    "measure": {"min_s": 1.0, "load": {"concurrency": [1]}},
+    "advise": {"objective": ""},
+    "search": {"objective": ""},
+}
 
 
 def measured(

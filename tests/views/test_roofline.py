@@ -74,58 +74,159 @@ def test_flops_equal_those_of_torchs_counter() -> None:
         ("aten::addmm", [[5], [2, 3], [3, 5]], "c10::Half", (), 60, 2 * (5 + 6 + 15 + 10)),
         ("aten::baddbmm", [[4, 2, 5], [4, 2, 3], [4, 3, 5]], "double", (), 240, 8 * (40 + 24 + 60 + 40)),
         # 8-bit floats to bfloat16, 15 of torch's types.
-        ("aten::_scaled_mm", [[2, 3], [3, 5], [], [], [], [], [], []], "c10::Float8_e4m3fn",
-         ("", "", "", "", "", "", "15", "True"), 60, 6 + 15 + 2 * 10),
+        (
+            "aten::_scaled_mm",
+            [[2, 3], [3, 5], [], [], [], [], [], []],
+            "c10::Float8_e4m3fn",
+            ("", "", "", "", "", "", "15", "True"),
+            60,
+            6 + 15 + 2 * 10,
+        ),
         # One dimension, stride 2: (9 + 2*1 - 1*(3-1) - 1) // 2 + 1 = 5 outputs.
-        ("aten::convolution", [[2, 4, 9], [6, 2, 3], [6], [], [], [], [], [], []], "float",
-         ("", "", "", "[2]", "[1]", "[1]", "False", "[0]", "2"), 2 * 2 * 5 * 36, 4 * (72 + 36 + 6 + 2 * 6 * 5)),
+        (
+            "aten::convolution",
+            [[2, 4, 9], [6, 2, 3], [6], [], [], [], [], [], []],
+            "float",
+            ("", "", "", "[2]", "[1]", "[1]", "False", "[0]", "2"),
+            2 * 2 * 5 * 36,
+            4 * (72 + 36 + 6 + 2 * 6 * 5),
+        ),
         # Transposed: the input's dimensions count, (5-1)*2 - 2 + 2 + 1 + 1 = 10 outputs, 3 channels per group.
-        ("aten::convolution", [[2, 4, 5], [4, 3, 3], [], [], [], [], [], [], []], "float",
-         ("", "", "", "[2]", "[1]", "[1]", "True", "[1]", "2"), 2 * 2 * 5 * 36, 4 * (40 + 36 + 2 * 6 * 10)),
+        (
+            "aten::convolution",
+            [[2, 4, 5], [4, 3, 3], [], [], [], [], [], [], []],
+            "float",
+            ("", "", "", "[2]", "[1]", "[1]", "True", "[1]", "2"),
+            2 * 2 * 5 * 36,
+            4 * (40 + 36 + 2 * 6 * 10),
+        ),
         # Weight gradient only: reads gradient and input, writes the weight's gradient.
-        ("aten::convolution_backward", [[2, 6, 5], [2, 4, 9], [6, 2, 3], [], [], [], [], [], [], [], []], "float",
-         ("", "", "", "[6]", "[2]", "[1]", "[1]", "False", "[0]", "2", "[False, True, True]"),
-         2 * 2 * 5 * 36, 4 * (60 + 72 + 36)),
+        (
+            "aten::convolution_backward",
+            [[2, 6, 5], [2, 4, 9], [6, 2, 3], [], [], [], [], [], [], [], []],
+            "float",
+            ("", "", "", "[6]", "[2]", "[1]", "[1]", "False", "[0]", "2", "[False, True, True]"),
+            2 * 2 * 5 * 36,
+            4 * (60 + 72 + 36),
+        ),
         # 4 query heads share 2 key and value heads: the query heads count.
-        ("aten::_scaled_dot_product_flash_attention", [[1, 4, 6, 8], [1, 2, 10, 8], [1, 2, 10, 8]], "c10::BFloat16",
-         (), 2 * 2 * 4 * 6 * 10 * 8, 2 * (192 + 160 + 160 + 192)),
-        ("aten::_flash_attention_forward", [[1, 6, 4, 8], [1, 10, 2, 8], [1, 10, 2, 8]], "c10::BFloat16",
-         (), 2 * 2 * 4 * 6 * 10 * 8, 2 * (192 + 160 + 160 + 192)),
+        (
+            "aten::_scaled_dot_product_flash_attention",
+            [[1, 4, 6, 8], [1, 2, 10, 8], [1, 2, 10, 8]],
+            "c10::BFloat16",
+            (),
+            2 * 2 * 4 * 6 * 10 * 8,
+            2 * (192 + 160 + 160 + 192),
+        ),
+        (
+            "aten::_flash_attention_forward",
+            [[1, 6, 4, 8], [1, 10, 2, 8], [1, 10, 2, 8]],
+            "c10::BFloat16",
+            (),
+            2 * 2 * 4 * 6 * 10 * 8,
+            2 * (192 + 160 + 160 + 192),
+        ),
         ("aten::mul", [[4, 1], [1, 5]], "float", (), 20, 4 * (4 + 5 + 20)),
         ("aten::native_dropout", [[4, 5], [], []], "float", ("", "0.1", "True"), 20, 4 * 40 + 20),
         ("aten::eq", [[4, 1], [1, 5]], "long int", (), 20, 8 * (4 + 5) + 20),
         ("aten::sum", [[4, 5, 6], [], [], []], "float", ("", "[0, 2]", "False", ""), 120, 4 * (120 + 5)),
         ("aten::sum", [[4, 5, 6], []], "float", ("", ""), 120, 4 * (120 + 1)),
-        ("aten::native_layer_norm", [[4, 8], [], [8], [8], []], "float", ("", "[8]", "", "", "1e-5"), 8 * 32,
-         4 * (32 + 8 + 8 + 32)),
+        (
+            "aten::native_layer_norm",
+            [[4, 8], [], [8], [8], []],
+            "float",
+            ("", "[8]", "", "", "1e-5"),
+            8 * 32,
+            4 * (32 + 8 + 8 + 32),
+        ),
         ("aten::copy_", [[4, 5], [4, 5], []], "float", (), 0, 4 * 40),
-        ("aten::embedding_dense_backward", [[3, 8], [3], [], [], []], "float", ("", "", "50", "-1", "False"), 24,
-         4 * (24 + 3 + 50 * 8)),
+        (
+            "aten::embedding_dense_backward",
+            [[3, 8], [3], [], [], []],
+            "float",
+            ("", "", "50", "-1", "False"),
+            24,
+            4 * (24 + 3 + 50 * 8),
+        ),
         ("aten::mkldnn_rnn_layer", [[7, 2, 5], [12, 5], [12, 3], [12], [12]], "float", (), 2 * 14 * (60 + 36), None),
         # Packed sequences: 9 time steps of all sequences; the backward does it for the data and for the weights.
         ("aten::_cudnn_rnn", [[9, 5], [[12, 5], [12, 3], [12], [12]]], "float", (), 2 * 9 * (60 + 36), None),
-        ("aten::_cudnn_rnn_backward", [[7, 2, 5], [[12, 5], [12, 3], [12], [12]], *[[]] * 20], "float", (),
-         2 * 2 * 14 * (60 + 36), None),
-        ("aten::_cudnn_rnn_backward", [[7, 2, 5], [[12, 5], [12, 3], [12], [12]], *[[]] * 20], "float",
-         (*[""] * 21, "[False, False, False, False]"), 2 * 14 * (60 + 36), None),
-        ("aten::miopen_rnn_backward", [[7, 2, 5], [[12, 5], [12, 3]], *[[]] * 19], "float",
-         (*[""] * 20, "[True, True, True, True]"), 2 * 2 * 14 * (60 + 36), None),
-        ("aten::mkldnn_rnn_layer_backward", [[7, 2, 5], [12, 5], [12, 3], [12], [12]], "float", (),
-         2 * 2 * 14 * (60 + 36), None),
+        (
+            "aten::_cudnn_rnn_backward",
+            [[7, 2, 5], [[12, 5], [12, 3], [12], [12]], *[[]] * 20],
+            "float",
+            (),
+            2 * 2 * 14 * (60 + 36),
+            None,
+        ),
+        (
+            "aten::_cudnn_rnn_backward",
+            [[7, 2, 5], [[12, 5], [12, 3], [12], [12]], *[[]] * 20],
+            "float",
+            (*[""] * 21, "[False, False, False, False]"),
+            2 * 14 * (60 + 36),
+            None,
+        ),
+        (
+            "aten::miopen_rnn_backward",
+            [[7, 2, 5], [[12, 5], [12, 3]], *[[]] * 19],
+            "float",
+            (*[""] * 20, "[True, True, True, True]"),
+            2 * 2 * 14 * (60 + 36),
+            None,
+        ),
+        (
+            "aten::mkldnn_rnn_layer_backward",
+            [[7, 2, 5], [12, 5], [12, 3], [12], [12]],
+            "float",
+            (),
+            2 * 2 * 14 * (60 + 36),
+            None,
+        ),
         # Reads gradient, input, mean, rstd, weight and bias; writes the gradients of input, weight and bias.
-        ("aten::native_layer_norm_backward", [[4, 8], [4, 8], [], [4, 1], [4, 1], [8], [8], []], "float",
-         ("", "", "[8]", "", "", "", "", "[True, True, True]"), 13 * 32, 4 * (2 * 32 + 4 + 4 + 8 + 8 + 32 + 8 + 8)),
-        ("aten::native_layer_norm_backward", [[4, 8], [4, 8], [], [4, 1], [4, 1], [8], [8], []], "float",
-         ("", "", "[8]", "", "", "", "", "[False, True, False]"), 13 * 32, 4 * (2 * 32 + 4 + 4 + 8 + 8 + 8)),
+        (
+            "aten::native_layer_norm_backward",
+            [[4, 8], [4, 8], [], [4, 1], [4, 1], [8], [8], []],
+            "float",
+            ("", "", "[8]", "", "", "", "", "[True, True, True]"),
+            13 * 32,
+            4 * (2 * 32 + 4 + 4 + 8 + 8 + 32 + 8 + 8),
+        ),
+        (
+            "aten::native_layer_norm_backward",
+            [[4, 8], [4, 8], [], [4, 1], [4, 1], [8], [8], []],
+            "float",
+            ("", "", "[8]", "", "", "", "", "[False, True, False]"),
+            13 * 32,
+            4 * (2 * 32 + 4 + 4 + 8 + 8 + 8),
+        ),
         # Without a weight there is only the gradient of the input.
-        ("aten::native_layer_norm_backward", [[4, 8], [4, 8], [], [4, 1], [4, 1], [], [], []], "float", (), 13 * 32,
-         4 * (2 * 32 + 4 + 4 + 32)),
-        ("aten::native_group_norm_backward", [[2, 6, 5], [2, 6, 5], [2, 3], [2, 3], [6], *[[]] * 5], "float", (),
-         13 * 60, 4 * (2 * 60 + 6 + 6 + 6 + 60 + 6 + 6)),
-        ("aten::_fused_rms_norm_backward", [[4, 8], [4, 8], [], [4, 1], [8], []], "float", (), 13 * 32,
-         4 * (2 * 32 + 4 + 8 + 32 + 8)),
+        (
+            "aten::native_layer_norm_backward",
+            [[4, 8], [4, 8], [], [4, 1], [4, 1], [], [], []],
+            "float",
+            (),
+            13 * 32,
+            4 * (2 * 32 + 4 + 4 + 32),
+        ),
+        (
+            "aten::native_group_norm_backward",
+            [[2, 6, 5], [2, 6, 5], [2, 3], [2, 3], [6], *[[]] * 5],
+            "float",
+            (),
+            13 * 60,
+            4 * (2 * 60 + 6 + 6 + 6 + 60 + 6 + 6),
+        ),
+        (
+            "aten::_fused_rms_norm_backward",
+            [[4, 8], [4, 8], [], [4, 1], [8], []],
+            "float",
+            (),
+            13 * 32,
+            4 * (2 * 32 + 4 + 8 + 32 + 8),
+        ),
     ],
-)  # fmt: skip
+)
 def test_work_by_hand(
     name: str, shapes: list[Any], type: str, values: tuple[str, ...], flops: int, bytes: int | None
 ) -> None:
@@ -218,11 +319,19 @@ def roofline_of_a_step(write: Write) -> dict[str, Any]:
     half = "c10::BFloat16"
     events = [
         step(0, 0, 200),
-        operator("aten::mm", 1, 4, [[4096, 4096], [4096, 4096]], half), launch(2, 1), kernel(6, 150, 1),
-        operator("aten::add", 11, 4, [[4096, 4096], [4096, 4096], []], half), launch(12, 2), kernel(156, 30, 2),
-        operator("aten::mm", 21, 4, [[8, 8], [8, 8]], half), launch(22, 3), kernel(186, 4, 3),
-        host("cpu_op", "mine::op", 31, 4), launch(32, 4), kernel(190, 10, 4),
-    ]  # fmt: skip
+        operator("aten::mm", 1, 4, [[4096, 4096], [4096, 4096]], half),
+        launch(2, 1),
+        kernel(6, 150, 1),
+        operator("aten::add", 11, 4, [[4096, 4096], [4096, 4096], []], half),
+        launch(12, 2),
+        kernel(156, 30, 2),
+        operator("aten::mm", 21, 4, [[8, 8], [8, 8]], half),
+        launch(22, 3),
+        kernel(186, 4, 3),
+        host("cpu_op", "mine::op", 31, 4),
+        launch(32, 4),
+        kernel(190, 10, 4),
+    ]
     return answer("roofline", write(events, deviceProperties=[H200]))
 
 
@@ -256,9 +365,13 @@ def test_a_bus_copy_is_not_compared_with_the_memory_bandwidth(write: Write) -> N
     copy = {**kernel(20, 100, 1, "Memcpy HtoD (Pageable -> Device)"), "cat": "gpu_memcpy"}
     shapes = [[1000, 1000], [1000, 1000], []]
     events = [
-        operator("aten::copy_", 0, 10, shapes), launch(2, 1), copy,
-        operator("aten::mm", 11, 5, shapes[:2]), launch(12, 2), kernel(130, 50, 2),
-    ]  # fmt: skip
+        operator("aten::copy_", 0, 10, shapes),
+        launch(2, 1),
+        copy,
+        operator("aten::mm", 11, 5, shapes[:2]),
+        launch(12, 2),
+        kernel(130, 50, 2),
+    ]
     result = answer("roofline", write(events, deviceProperties=[H200]))
     assert {row["name"]: row["bound"] for row in table(result)} == {"aten::copy_": "unknown", "aten::mm": "compute"}
     assert result["placed_ratio"] == 1.0
@@ -437,16 +550,21 @@ def test_a_gemm_with_a_bias_has_the_bytes_of_its_packed_weight() -> None:
 def test_operators_without_a_formula_are_listed_on_the_host(write: Write) -> None:
     """`mine::op` takes 50 us, 10 of them in a product and 5 in an allocation; torch's own wrappers do nothing."""
     events = [
-        operator("aten::linear", 0, 30, [[8, 8], [8, 8]]), operator("aten::mm", 5, 20, [[8, 8], [8, 8]]),
-        host("cpu_op", "mine::op", 100, 50), operator("aten::mm", 110, 10, [[8, 8], [8, 8]]),
+        operator("aten::linear", 0, 30, [[8, 8], [8, 8]]),
+        operator("aten::mm", 5, 20, [[8, 8], [8, 8]]),
+        host("cpu_op", "mine::op", 100, 50),
+        operator("aten::mm", 110, 10, [[8, 8], [8, 8]]),
         host("cpu_op", "aten::empty", 130, 5),
-        host("cpu_op", "aten::sort", 200, 20), host("cpu_op", "aten::empty", 205, 5),
-    ]  # fmt: skip
+        host("cpu_op", "aten::sort", 200, 20),
+        host("cpu_op", "aten::empty", 205, 5),
+    ]
     result = answer("roofline", write(events, deviceProperties=[]))
     values_by_name = {row["name"]: (row["calls"], row["total_ns"], row["flops"]) for row in table(result)}
     assert values_by_name == {
-        "mine::op": (1, 35_000, None), "aten::mm": (2, 30_000, 2048), "aten::sort": (1, 15_000, None)
-    }  # fmt: skip
+        "mine::op": (1, 35_000, None),
+        "aten::mm": (2, 30_000, 2048),
+        "aten::sort": (1, 15_000, None),
+    }
     assert result["placed_ratio"] == pytest.approx(30 / 100)
 
 
@@ -469,6 +587,7 @@ def test_work_of_public_cases() -> None:
     lstm = answer("roofline", recording_path("cases/numbers/cuda/lstm_train.json"))
     forward = 2 * 50 * 64 * 2048 * (256 + 512)
     assert {row["name"]: row["flops"] for row in table(lstm)} == {
-        "aten::_cudnn_rnn": forward, "aten::_cudnn_rnn_backward": 2 * forward
-    }  # fmt: skip
+        "aten::_cudnn_rnn": forward,
+        "aten::_cudnn_rnn_backward": 2 * forward,
+    }
     assert (round(lstm["mfu"], 2), lstm["at_least"]) == (0.51, False)

@@ -88,19 +88,25 @@ BESIDE = [
 def waiting(until: float, copied: float) -> Events:
     """A kernel to 510 us, a copy to the host that is asked for at 20; operators from its return to 1000 us."""
     step_events = [
-        call("cudaLaunchKernel", 0, 2, 1), work("gemm", 10, 500, 1), call("cudaMemcpyAsync", 20, until - 20, 2),
-        work("Memcpy DtoH (Device -> Pageable)", copied, 5, 2), event("aten::item", 19, until - 18),
+        call("cudaLaunchKernel", 0, 2, 1),
+        work("gemm", 10, 500, 1),
+        call("cudaMemcpyAsync", 20, until - 20, 2),
+        work("Memcpy DtoH (Device -> Pageable)", copied, 5, 2),
+        event("aten::item", 19, until - 18),
         event("aten::add", until + 1, 999 - until),
-    ]  # fmt: skip
+    ]
     return steps(1000, *[step_events] * STEPS)
 
 
 def staged(kind: str) -> Events:
     """A copy to the device whose call takes 300 of 1000 us; the rest is an operator's."""
     step_events = [
-        call("cudaMemcpyAsync", 0, 300, 1), work(f"Memcpy HtoD ({kind} -> Device)", 6, 296, 1),
-        event("aten::add", 300, 700), call("cudaLaunchKernel", 900, 2, 2), work("gemm", 906, 20, 2),
-    ]  # fmt: skip
+        call("cudaMemcpyAsync", 0, 300, 1),
+        work(f"Memcpy HtoD ({kind} -> Device)", 6, 296, 1),
+        event("aten::add", 300, 700),
+        call("cudaLaunchKernel", 900, 2, 2),
+        work("gemm", 906, 20, 2),
+    ]
     return steps(1000, *[step_events] * STEPS)
 
 
@@ -128,9 +134,11 @@ def launched(count: int, apart: float, each: float) -> Events:
 def python_first(spent: float) -> Events:
     """A function of Python for so many of 1000 us, and then an operator that launches a kernel of 100 us."""
     step_events = [
-        event("train.py(3): log", 0, spent, "python_function"), event("aten::mm", spent, 20),
-        call("cudaLaunchKernel", spent + 5, 5, 1), work("gemm", spent + 15, 985 - spent, 1),
-    ]  # fmt: skip
+        event("train.py(3): log", 0, spent, "python_function"),
+        event("aten::mm", spent, 20),
+        call("cudaLaunchKernel", spent + 5, 5, 1),
+        work("gemm", spent + 15, 985 - spent, 1),
+    ]
     return steps(1000, *[step_events] * STEPS)
 
 
@@ -139,35 +147,43 @@ COMPILE = "_compile.compile_inner (dynamo_timed)"
 # Rule: what triggers it, the gain in us of a step, None where no replay tells; and what must not.
 CASES: dict[str, tuple[Events, float | None, Events]] = {
     "dataloader_bound": (
-        steps(1000, *[[event(LOADER, 0, 300, "user_annotation"), event("aten::add", 300, 700)]] * STEPS), 300,
+        steps(1000, *[[event(LOADER, 0, 300, "user_annotation"), event("aten::add", 300, 700)]] * STEPS),
+        300,
         steps(1000, *[[event(LOADER, 0, 40, "user_annotation"), event("aten::add", 40, 960)]] * STEPS),
     ),
     # The call takes 3 us, then 487 of operators: three steps end at 1480, and the device at 1534 works for longest.
     "hidden_sync": (waiting(513, 506), None, waiting(23, 510)),
     "pageable_copies": (staged("Pageable"), 297, staged("Pinned")),
     "copies_blocking": (
-        device_bound(("gemm", 600), ("Memcpy HtoD (Pinned -> Device)", 300)), 300,
+        device_bound(("gemm", 600), ("Memcpy HtoD (Pinned -> Device)", 300)),
+        300,
         device_bound(("gemm", 600), ("Memcpy HtoD (Pinned -> Device)", 20)),
     ),
     # A chain of 100, 100 and 200 us takes 200.
     "elementwise_chains": (
-        device_bound(("gemm", 400), (FUSED, 100), (FUSED, 100), (FUSED, 200)), 200,
+        device_bound(("gemm", 400), (FUSED, 100), (FUSED, 100), (FUSED, 200)),
+        200,
         device_bound((FUSED, 100), ("gemm", 200), (FUSED, 100), ("gemm", 200), (FUSED, 100), ("gemm", 200)),
     ),
     "tensor_cores_unused": (
-        [event("aten::mm", 0, 3, "cpu_op", **FIRST), *device_bound(("sgemm", 600), **FIRST)], 300,
+        [event("aten::mm", 0, 3, "cpu_op", **FIRST), *device_bound(("sgemm", 600), **FIRST)],
+        300,
         [event("aten::mm", 0, 3, "cpu_op", **FIRST), *device_bound(("h1688gemm", 600), **FIRST)],
     ),
     "layout_changes": (
-        device_bound(("gemm", 600), ("void cudnn::nchwToNhwcKernel<float>", 300)), 300, device_bound(("gemm", 900)),
+        device_bound(("gemm", 600), ("void cudnn::nchwToNhwcKernel<float>", 300)),
+        300,
+        device_bound(("gemm", 900)),
     ),
     "communication_bound": (device_bound(("gemm", 600), (ALLREDUCE, 300)), 300, BESIDE),
     "attention_not_fused": (
-        on_host(("aten::bmm", 200), ("aten::_softmax", 300), ("aten::bmm", 200), ("aten::mm", 300)), 300,
+        on_host(("aten::bmm", 200), ("aten::_softmax", 300), ("aten::bmm", 200), ("aten::mm", 300)),
+        300,
         on_host(("aten::bmm", 200), ("aten::mm", 300), ("aten::_softmax", 300), ("aten::mm", 200)),
     ),
     "allocator_calls": (
-        sometimes("cudaMalloc", "cuda_runtime", 0, 1, 2), 300,
+        sometimes("cudaMalloc", "cuda_runtime", 0, 1, 2),
+        300,
         sometimes("cudaMalloc", "cuda_runtime", 0),
     ),
     "recompilation": (sometimes(COMPILE, "cpu_op", 1, 2), 300, sometimes(COMPILE, "cpu_op", 0)),
@@ -179,14 +195,16 @@ CASES: dict[str, tuple[Events, float | None, Events]] = {
     "memory_fragmented": (held(MEMORY // 2), None, held(MEMORY * 8 // 10)),
     "memory_nearly_full": (held(0, MEMORY * 95 // 100), None, held(MEMORY * 85 // 100)),
     "low_occupancy": (
-        device_bound(("gemm", 600), **{"est. achieved occupancy %": 10}), None,
+        device_bound(("gemm", 600), **{"est. achieved occupancy %": 10}),
+        None,
         device_bound(("gemm", 600), **{"est. achieved occupancy %": 40}),
     ),
     "small_batch": (
-        device_bound(("gemm", 600), **{"blocks per SM": 0.5}), None,
+        device_bound(("gemm", 600), **{"blocks per SM": 0.5}),
+        None,
         device_bound(("gemm", 600), **{"blocks per SM": 2.0}),
     ),
-}  # fmt: skip
+}
 
 
 def told(write: Write, events: Events, name: str, **head: Any) -> dict[str, Any]:
@@ -232,14 +250,19 @@ def test_a_remedy_for_a_server_does_not_mention_training(rule: str, write: Write
         assert not TRAINING.search(texts_joined), texts_joined
 
 
-@pytest.mark.parametrize(("text", "code"), [
-    ("execute_context_0(0)_generation_4(4)", "vllm serve MODEL --dtype bfloat16"),
-    ("step[DECODE bs=4]", "sglang.launch_server --dtype bfloat16"),
-    ("denoising_step_1", ""),  # of which no server is known
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ("execute_context_0(0)_generation_4(4)", "vllm serve MODEL --dtype bfloat16"),
+        ("step[DECODE bs=4]", "sglang.launch_server --dtype bfloat16"),
+        ("denoising_step_1", ""),  # of which no server is known
+    ],
+)
 def test_a_remedy_in_code_is_of_the_engine(text: str, code: str, write: Write) -> None:
-    events = [{**one, "name": one["name"].replace("execute_context_0(0)_generation_4(4)", text)}
-              for one in served(CASES["tensor_cores_unused"][0])]  # fmt: skip
+    events = [
+        {**one, "name": one["name"].replace("execute_context_0(0)_generation_4(4)", text)}
+        for one in served(CASES["tensor_cores_unused"][0])
+    ]
     result = answer("findings", write(events, deviceProperties=[{"id": 0, "name": "V100", "computeMajor": 7}]))
     assert result["served"] is True
     assert {finding["code"] for finding in result["findings"] if finding["id"] == "tensor_cores_unused"} == {code}
@@ -280,9 +303,12 @@ def test_a_finding_of_several_devices_is_one_finding(write: Write) -> None:
         return {**one, "pid": 1, "args": {**one["args"], "device": 1}}
 
     step_events = [
-        call("cudaLaunchKernel", 500, 2, 1), work("gemm", 510, 490, 1),
-        call("cudaLaunchKernel", 700, 2, 2), on_second(work("gemm", 710, 290, 2)), event("aten::add", 0, 990),
-    ]  # fmt: skip
+        call("cudaLaunchKernel", 500, 2, 1),
+        work("gemm", 510, 490, 1),
+        call("cudaLaunchKernel", 700, 2, 2),
+        on_second(work("gemm", 710, 290, 2)),
+        event("aten::add", 0, 990),
+    ]
     findings = answer("findings", write(steps(1000, *[step_events] * STEPS)))["findings"]
     (finding,) = [one for one in findings if one["id"] == "host_bound"]
     assert (finding["evidence"]["device"], finding["evidence"]["devices"]) == (1, 2)
@@ -323,9 +349,12 @@ def test_all_changes_together_are_one_replay_and_not_a_sum(write: Write) -> None
 def test_a_recording_that_cannot_be_replayed_has_bounds_and_no_gains(write: Write) -> None:
     """The kernel starts 500 us after its launch, for no reason in the file: half of the recording."""
     step_events = [
-        event(LOADER, 0, 300, "user_annotation"), call("cudaLaunchKernel", 310, 2, 1), work("gemm", 316, 5, 1),
-        call("cudaLaunchKernel", 330, 2, 2), work("gemm", 830, 100, 2),
-    ]  # fmt: skip
+        event(LOADER, 0, 300, "user_annotation"),
+        call("cudaLaunchKernel", 310, 2, 1),
+        work("gemm", 316, 5, 1),
+        call("cudaLaunchKernel", 330, 2, 2),
+        work("gemm", 830, 100, 2),
+    ]
     result = answer("findings", write(steps(1000, *[step_events] * STEPS)))
     assert (result["obstacle"], result["together"]) == ("unexplained", None)
     finding = next(row for row in result["findings"] if row["id"] == "dataloader_bound")

@@ -47,12 +47,17 @@ def test_exposed_communication_is_split_and_the_late_rank_named(write: Write) ->
     early, late = recorded(write, 1, 10, 11, "rank0.json"), recorded(write, 21, 12, 33, "rank1.json")
     findings = joined(early, early, late)
     assert {name: found["most_ns_per_step"] for name, found in findings.items()} == {
-        "communication_bound": 57_000, "straggler": 22_000,
-    }  # fmt: skip
+        "communication_bound": 57_000,
+        "straggler": 22_000,
+    }
     assert findings["straggler"]["evidence"] == {
-        "rank": 1, "late_excess_ns": 22_000, "steps_late": 3, "steps": 3,
-        "wait_ns": 22_000, "wait_ratio": pytest.approx(22 / 92),
-    }  # fmt: skip
+        "rank": 1,
+        "late_excess_ns": 22_000,
+        "steps_late": 3,
+        "steps": 3,
+        "wait_ns": 22_000,
+        "wait_ratio": pytest.approx(22 / 92),
+    }
     assert findings["straggler"]["severity"] == "high"  # 22 of 92 us
     # A replay of one rank would hide the waiting too, so nothing of it is left.
     assert {(found["gain_ns_per_step"], found["change"]) for found in findings.values()} == {(None, "")}
@@ -77,8 +82,10 @@ def test_a_late_rank_comes_before_its_symptoms_and_every_rank_predicts_the_same(
         plan = json.loads(capsys.readouterr().out)
         columns = plan["rungs"]["columns"]
         assert (columns["lever"][0], columns["subject"][0], columns["most_ns"][0]) == (
-            "balanced_ranks", "rank 2", 2_746_500,
-        )  # fmt: skip
+            "balanced_ranks",
+            "rank 2",
+            2_746_500,
+        )
         assert plan["planned_ns"] == [ns for ns in columns["step_ns"] if ns is not None][-1]
         planned_ns[rank] = plan["planned_ns"]
     assert step_ns["rank0"] == pytest.approx(step_ns["rank2"], rel=0.001)

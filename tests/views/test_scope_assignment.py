@@ -85,17 +85,35 @@ def test_edges_of_a_real_model_lead_forward(path: Path) -> None:
 
 def test_a_node_without_scopes_goes_to_the_group_around_its_data() -> None:
     groups_of = group_paths(
-        build_model([
-            ("in", "", ""), ("conv1", "net.a", "in"), ("relu1", "net.a", "conv1"), ("shape", "?", "relu1"),
-            ("cast", "?", "shape"), ("conv2", "net.a", "relu1 cast"), ("relu2", "?", "conv2"),
-            ("transpose", "?", "relu2"), ("conv3", "net.b", "transpose"), ("relu3", "net.b", "conv3"),
-            ("flip", "?", "relu3"),
-        ])
-    )  # fmt: skip
+        build_model(
+            [
+                ("in", "", ""),
+                ("conv1", "net.a", "in"),
+                ("relu1", "net.a", "conv1"),
+                ("shape", "?", "relu1"),
+                ("cast", "?", "shape"),
+                ("conv2", "net.a", "relu1 cast"),
+                ("relu2", "?", "conv2"),
+                ("transpose", "?", "relu2"),
+                ("conv3", "net.b", "transpose"),
+                ("relu3", "net.b", "conv3"),
+                ("flip", "?", "relu3"),
+            ]
+        )
+    )
     assert groups_of == {
-        "in": "", "conv1": "net.a", "relu1": "net.a", "shape": "net.a", "cast": "net.a", "conv2": "net.a",
-        "relu2": "net", "transpose": "net.b", "conv3": "net.b", "relu3": "net.b", "flip": "net.b",
-    }  # fmt: skip
+        "in": "",
+        "conv1": "net.a",
+        "relu1": "net.a",
+        "shape": "net.a",
+        "cast": "net.a",
+        "conv2": "net.a",
+        "relu2": "net",
+        "transpose": "net.b",
+        "conv3": "net.b",
+        "relu3": "net.b",
+        "flip": "net.b",
+    }
 
 
 def test_a_node_between_two_scopes_is_outside_of_both() -> None:
@@ -113,11 +131,17 @@ def test_a_node_between_two_scopes_is_outside_of_both() -> None:
 
 def test_an_input_of_an_adopted_node_goes_to_the_same_group() -> None:
     groups_of = group_paths(
-        build_model([
-            ("conv1", "a", ""), ("norm1", "a", "conv1"), ("weight", "?", ""), ("fused", "?", "norm1 weight"),
-            ("conv2", "b", "fused"), ("norm2", "b", "conv2"),
-        ])
-    )  # fmt: skip
+        build_model(
+            [
+                ("conv1", "a", ""),
+                ("norm1", "a", "conv1"),
+                ("weight", "?", ""),
+                ("fused", "?", "norm1 weight"),
+                ("conv2", "b", "fused"),
+                ("norm2", "b", "conv2"),
+            ]
+        )
+    )
     assert (groups_of["weight"], groups_of["fused"]) == ("", "")
 
 
@@ -131,11 +155,19 @@ def test_adoption_does_not_make_a_scope_most_of_a_model() -> None:
 
 
 def test_a_module_called_again_after_other_nodes_is_a_second_call() -> None:
-    model = build_model([
-        ("conv1", "a.conv", ""), ("relu1", "a", "conv1"), ("mid", "", "relu1"), ("bias", "a.conv", ""),
-        ("conv2", "a.conv", "mid bias"), ("relu2", "a", "conv2"), ("mid2", "", "relu2"),
-        ("conv3", "a.conv", "mid2"), ("relu3", "a", "conv3"),
-    ])  # fmt: skip
+    model = build_model(
+        [
+            ("conv1", "a.conv", ""),
+            ("relu1", "a", "conv1"),
+            ("mid", "", "relu1"),
+            ("bias", "a.conv", ""),
+            ("conv2", "a.conv", "mid bias"),
+            ("relu2", "a", "conv2"),
+            ("mid2", "", "relu2"),
+            ("conv3", "a.conv", "mid2"),
+            ("relu3", "a", "conv3"),
+        ]
+    )
     groups_of = group_paths(model)
     assert [groups_of[f"relu{i}"] for i in (1, 2, 3)] == ["a", "a#2", "a#3"]
     assert groups_of["bias"] == groups_of["conv2"] == "a#2.conv"

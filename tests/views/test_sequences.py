@@ -35,12 +35,20 @@ def test_a_sequence_is_an_operator_with_the_names_of_its_kernels_in_order(write:
     events += block(600, 31, "bab") + block(800, 41, "ab") + block(1000, 51, "abb", "aten::other")
     first, *others = table(answer("sequences", write(events)))
     assert first == {
-        "name": "aten::norm", "sequence": "a, b × 2", "kernels": 3, "calls": 3, "total_ns": 36_000, "span_ns": 72_000,
-        "gap_ns": 36_000, "call_ns": 12_000, "saved_ns": 48_000,
-    }  # fmt: skip
+        "name": "aten::norm",
+        "sequence": "a, b × 2",
+        "kernels": 3,
+        "calls": 3,
+        "total_ns": 36_000,
+        "span_ns": 72_000,
+        "gap_ns": 36_000,
+        "call_ns": 12_000,
+        "saved_ns": 48_000,
+    }
     assert [(row["name"], row["sequence"], row["calls"]) for row in others] == [
-        ("aten::norm", "b, a, b", 1), ("aten::other", "a, b × 2", 1),
-    ]  # fmt: skip
+        ("aten::norm", "b, a, b", 1),
+        ("aten::other", "a, b × 2", 1),
+    ]
     shorter = table(answer("sequences", write(events), least="2"))
     assert ("a, b", 1) in {(row["sequence"], row["calls"]) for row in shorter}
     assert [row["name"] for row in table(answer("sequences", write(events), operator="other"))] == ["aten::other"]
@@ -69,19 +77,30 @@ def test_repetitions_on_a_stream_are_a_sequence_of_any_launcher(write: Write) ->
     events += [kernel(300 + 10 * k, 4, 0, name, stream=9) for k, name in enumerate("cba")]
     (row,) = table(answer("sequences", write(events), group="stream"))
     assert row == {
-        "name": "7", "sequence": "a, b, c", "kernels": 3, "calls": 3, "total_ns": 36_000, "span_ns": 72_000,
-        "gap_ns": 36_000, "call_ns": 12_000, "saved_ns": 48_000,
-    }  # fmt: skip
+        "name": "7",
+        "sequence": "a, b, c",
+        "kernels": 3,
+        "calls": 3,
+        "total_ns": 36_000,
+        "span_ns": 72_000,
+        "gap_ns": 36_000,
+        "call_ns": 12_000,
+        "saved_ns": 48_000,
+    }
 
 
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("", []), ("abc", []), ("aaaaaa", []), ("ababab", []),  # the last ones are shorter than three
-        ("abcabc", ["abc", "abc"]), ("abcdabcdxefgefgefg", ["abcd", "abcd", "efg", "efg", "efg"]),
+        ("", []),
+        ("abc", []),
+        ("aaaaaa", []),
+        ("ababab", []),  # the last ones are shorter than three
+        ("abcabc", ["abc", "abc"]),
+        ("abcdabcdxefgefgefg", ["abcd", "abcd", "efg", "efg", "efg"]),
         ("qabcabcdabcabcdabcabcdz", ["abcabcd"] * 3),  # more than each abc, abc
     ],
-)  # fmt: skip
+)
 def test_repeated_ranges_are_found(text: str, found: list[str]) -> None:
     start, length = find_repeats(np.array([ord(letter) for letter in text], np.int64), 3)
     assert [text[at : at + n] for at, n in zip(start.tolist(), length.tolist(), strict=True)] == found

@@ -59,8 +59,13 @@ def test_a_step_ends_with_its_device_work_and_gaps_are_between_steps(write: Writ
 def test_the_steady_state_has_nearly_the_most_requests_and_the_prefills_in_between(write: Write) -> None:
     result = answer("serving", served(write))
     assert result["steady"] == {
-        "first": "4", "last": "7", "steps": 4, "most_requests": 5, "start_ns": 800_000, "end_ns": 1_500_000,
-    }  # fmt: skip
+        "first": "4",
+        "last": "7",
+        "steps": 4,
+        "most_requests": 5,
+        "start_ns": 800_000,
+        "end_ns": 1_500_000,
+    }
     assert result["steps"]["columns"]["steady"] == [False] * 4 + [True] * 4
 
 
@@ -86,8 +91,15 @@ def test_phases_are_never_averaged_together(write: Write) -> None:
 def test_the_overview_averages_the_phase_of_most_of_the_time(write: Write) -> None:
     result = answer("overview", served(write))
     assert result["steps"]["phase"] == [
-        "prefill", "decode", "prefill", "decode", "mixed", "decode", "prefill", "decode",
-    ]  # fmt: skip
+        "prefill",
+        "decode",
+        "prefill",
+        "decode",
+        "mixed",
+        "decode",
+        "prefill",
+        "decode",
+    ]
     average, headline = result["average_step"], result["headline"]
     assert (average["phase"], average["total_ns"], average["kernel_ns"]) == ("decode", 100_000, 60_000)
     assert (headline["step_most_ns"], headline["steps_per_s"]) == (100_000, None)
@@ -149,15 +161,22 @@ def test_without_such_names_their_time_is_unknown(write: Write) -> None:
 @pytest.mark.parametrize(
     ("name", "cache", "sampling"),
     [
-        ("_C_cache_ops::reshape_and_cache_flash", True, False), ("concat_and_cache_mla_kernel", True, False),
-        ("sglang::store_cache", True, False), ("transformers/cache_utils.py(88): update", True, False),
-        ("nn.Module: Sampler_0", False, True), ("gpu_model_runner: sample", False, True),
-        ("flashinfer::sampling::TopKTopPSamplingFromProbKernel", False, True), ("aten::multinomial", False, True),
-        ("transformers/generation/utils.py(2894): _sample", False, False), ("aten::grid_sampler_2d", False, False),
-        ("upsample_nearest2d", False, False), ("nn.Module: Downsample2D_0", False, False),
-        ("vllm/v1/worker/gpu_worker.py(600): sample_tokens", False, False), ("aten::mm", False, False),
+        ("_C_cache_ops::reshape_and_cache_flash", True, False),
+        ("concat_and_cache_mla_kernel", True, False),
+        ("sglang::store_cache", True, False),
+        ("transformers/cache_utils.py(88): update", True, False),
+        ("nn.Module: Sampler_0", False, True),
+        ("gpu_model_runner: sample", False, True),
+        ("flashinfer::sampling::TopKTopPSamplingFromProbKernel", False, True),
+        ("aten::multinomial", False, True),
+        ("transformers/generation/utils.py(2894): _sample", False, False),
+        ("aten::grid_sampler_2d", False, False),
+        ("upsample_nearest2d", False, False),
+        ("nn.Module: Downsample2D_0", False, False),
+        ("vllm/v1/worker/gpu_worker.py(600): sample_tokens", False, False),
+        ("aten::mm", False, False),
     ],
-)  # fmt: skip
+)
 def test_names_of_cache_and_sampling(name: str, cache: bool, sampling: bool) -> None:
     assert (is_cache_work(name), is_sampling_work(name)) == (cache, sampling)
 
@@ -200,9 +219,15 @@ def test_loops_that_do_not_generate_are_not_serving(tokens: tuple[int, ...], wri
 
 
 def test_calls_of_a_denoising_model_are_steps(write: Write) -> None:
-    calls = [host("python_function", f"nn.Module: {name}_0", at, 80) for at, name in (
-        (0, "CLIPTextModel"), (100, "UNet2DConditionModel"), (200, "UNet2DConditionModel"), (300, "AutoencoderKL"),
-    )]  # fmt: skip
+    calls = [
+        host("python_function", f"nn.Module: {name}_0", at, 80)
+        for at, name in (
+            (0, "CLIPTextModel"),
+            (100, "UNet2DConditionModel"),
+            (200, "UNet2DConditionModel"),
+            (300, "AutoencoderKL"),
+        )
+    ]
     work = [event for i in (1, 2) for event in (launch(100 * i + 10, i), kernel(100 * i + 20, 50, i))]
     result = answer("serving", write([*calls, *work]))
     assert result["source"] == "denoiser_calls"
@@ -245,10 +270,12 @@ def test_a_pipeline_call_with_known_steps_is_not_a_step(write: Write) -> None:
 
 
 def test_several_steps_in_a_profiler_step_are_summed(write: Write) -> None:
-    mixed = combine_loads([
-        ServingStep("vllm", "prefill", Load(2, 24, 30), NO_LOAD, 24, 2),
-        ServingStep("vllm", "decode", NO_LOAD, Load(3, 3), 3, 3),
-    ])  # fmt: skip
+    mixed = combine_loads(
+        [
+            ServingStep("vllm", "prefill", Load(2, 24, 30), NO_LOAD, 24, 2),
+            ServingStep("vllm", "decode", NO_LOAD, Load(3, 3), 3, 3),
+        ]
+    )
     assert mixed == ServingStep("vllm", "mixed", Load(2, 24, 30, None, None), Load(3, 3, None, None, None), 27, 3)
     assert combine_loads([]) is None
     assert combine_loads([one("draft", 2)] * 2) == ServingStep("vllm", "draft", NO_LOAD, NO_LOAD, None, 2)

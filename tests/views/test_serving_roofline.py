@@ -108,15 +108,19 @@ def test_latent_attention_uses_the_latent_width_for_decoding() -> None:
         (
             "aten::_weight_int4pack_mm",
             [([3, 8], BF16), ([2, 1, 32, 4], INT), ([], "Scalar"), ([1, 16, 2], BF16)],
-            [], 48 + 1024 + 64 + 96, "bf16",
+            [],
+            48 + 1024 + 64 + 96,
+            "bf16",
         ),
         (
             "_C::gptq_marlin_gemm",
             [([3, 8], BF16), ([], ""), ([1, 32], INT), ([1, 16], BF16), *[([], "Scalar")] * 4],
-            ["", "", "", "", "1024", "3", "16", "8"], 48 + 128 + 96, "bf16",
+            ["", "", "", "", "1024", "3", "16", "8"],
+            48 + 128 + 96,
+            "bf16",
         ),
     ],
-)  # fmt: skip
+)
 def test_products_of_narrow_types(
     name: str, inputs: list[tuple[list[int], str]], values: list[str], moved: int, type: str
 ) -> None:
@@ -157,15 +161,17 @@ def test_the_two_products_of_a_mixture_of_experts() -> None:
         ("sgl_kernel::silu_and_mul", [[3, 8], [3, 16]], CallWork("elementwise", 2 * 24, 48 + 96, "bf16")),
         # 3 positions, 4 and 1 heads of width 4, one table row of 4 for each position
         (
-            "_C::rotary_embedding", [[3], [3, 16], [3, 4], [], [99, 4]],
+            "_C::rotary_embedding",
+            [[3], [3, 16], [3, 4], [], [99, 4]],
             CallWork("elementwise", 3 * 60, 6 + 3 * 4 * 2 + 2 * (96 + 24), "bf16"),
         ),
         (
-            "_C_cache_ops::reshape_and_cache_flash", [*[[3, 1, 4]] * 2, *[[9, 2, 1, 4]] * 2],
+            "_C_cache_ops::reshape_and_cache_flash",
+            [*[[3, 1, 4]] * 2, *[[9, 2, 1, 4]] * 2],
             CallWork("copy", 0, 96, "bf16"),
         ),
     ],
-)  # fmt: skip
+)
 def test_elementwise_operators_and_norms_move_each_tensor_once(
     name: str, inputs: list[list[int]], expected: CallWork
 ) -> None:

@@ -24,10 +24,14 @@ def test_shares_are_unknown_without_any_time() -> None:
 def test_kernels_and_operators_have_their_share_of_the_device_time(write: Write) -> None:
     path = write(
         [
-            op("aten::mm", 0, 50), call(10, 1), kernel(100, 1, dur=75, name="gemm"),
-            op("aten::add", 60, 50), call(70, 2), kernel(200, 2, dur=25, name="add"),
+            op("aten::mm", 0, 50),
+            call(10, 1),
+            kernel(100, 1, dur=75, name="gemm"),
+            op("aten::add", 60, 50),
+            call(70, 2),
+            kernel(200, 2, dur=25, name="add"),
         ]
-    )  # fmt: skip
+    )
     shares = {"gemm": [0.75, 0.75], "add": [0.25, 1.0]}
     assert rows(answer("kernel", path), "share_ratio", "cumulative_ratio") == shares
     operators = rows(answer("operator", path), "share_ratio", "cumulative_ratio")
@@ -44,8 +48,12 @@ def test_modules_have_their_share_of_the_work_in_and_outside_of_modules(write: W
     path = write(
         [
             {**module, "name": "nn.Module: Net_0", "ts": 0, "dur": 100},
-            op("aten::mm", 10, 20), call(12, 1), kernel(200, 1, dur=30, name="gemm"),
-            op("aten::add", 120, 20), call(122, 2), kernel(300, 2, dur=10, name="add"),
+            op("aten::mm", 10, 20),
+            call(12, 1),
+            kernel(200, 1, dur=30, name="gemm"),
+            op("aten::add", 120, 20),
+            call(122, 2),
+            kernel(300, 2, dur=10, name="add"),
         ]
-    )  # fmt: skip
+    )
     assert answer("modules", path)["columns"]["share_ratio"] == pytest.approx([0.75])

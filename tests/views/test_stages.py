@@ -28,8 +28,11 @@ def forward(ts: int, dur: int) -> Event:
 def backward(ts: int, dur: int) -> list[Event]:
     """Return two autograd functions with 5 us between them, in which a gradient is added outside of both functions."""
     name, half = "autograd::engine::evaluate_function: ConvolutionBackward0", (dur - 5) // 2
-    return [host("cpu_op", name, ts, half), host("cpu_op", "aten::add_", ts + half + 1, 3),
-            host("cpu_op", name, ts + dur - half, half)]  # fmt: skip
+    return [
+        host("cpu_op", name, ts, half),
+        host("cpu_op", "aten::add_", ts + half + 1, 3),
+        host("cpu_op", name, ts + dur - half, half),
+    ]
 
 
 def optimizer(name: str, ts: int, dur: int) -> Event:
@@ -42,11 +45,14 @@ def training(at: int) -> list[Event]:
     """
     return [
         host("user_annotation", LOADER, at, 10),
-        forward(at + 10, 12), optimizer("zero_grad", at + 22, 5), forward(at + 27, 8),
+        forward(at + 10, 12),
+        optimizer("zero_grad", at + 22, 5),
+        forward(at + 27, 8),
         *backward(at + 35, 25),
-        host("cpu_op", "aten::norm", at + 62, 4), optimizer("step", at + 70, 10),
+        host("cpu_op", "aten::norm", at + 62, 4),
+        optimizer("step", at + 70, 10),
         host("cpu_op", "aten::item", at + 85, 2),
-    ]  # fmt: skip
+    ]
 
 
 def stages(result: Any) -> dict[str, tuple[int, float]]:
@@ -76,9 +82,12 @@ def test_stages_of_annotated_steps_are_the_same(write: Write) -> None:
     result = overview(write, events)
     assert stages(result) == BY_HAND | {"other": (4, 120)}
     assert {k: v for k, v in result["stage_steps"].items() if k != "name"} == {
-        "dataloader_ns": [10_000] * 4, "forward_ns": [20_000] * 4, "backward_ns": [25_000] * 4,
-        "optimizer_ns": [15_000] * 4, "other_ns": [30_000] * 4,
-    }  # fmt: skip
+        "dataloader_ns": [10_000] * 4,
+        "forward_ns": [20_000] * 4,
+        "backward_ns": [25_000] * 4,
+        "optimizer_ns": [15_000] * 4,
+        "other_ns": [30_000] * 4,
+    }
     single_step = overview(write, events, step="2")
     assert stages(single_step) == {n: (c // 4, t / 4) for n, (c, t) in (BY_HAND | {"other": (4, 120)}).items()}
 
@@ -97,8 +106,11 @@ def test_several_backwards_before_an_optimizer_step_are_several_iterations(write
     """Two micro batches: forward 0-20, backward 20-50, forward 60-80, backward 80-110, step 120-130."""
     events = [forward(0, 20), *backward(20, 30), forward(60, 20), *backward(80, 30), optimizer("step", 120, 10)]
     assert stages(overview(write, events)) == {
-        "forward": (2, 40), "backward": (2, 60), "optimizer": (1, 10), "other": (1, 20),
-    }  # fmt: skip
+        "forward": (2, 40),
+        "backward": (2, 60),
+        "optimizer": (1, 10),
+        "other": (1, 20),
+    }
 
 
 def test_without_sequence_numbers_each_step_has_one_backward(write: Write) -> None:
@@ -112,8 +124,11 @@ def test_without_sequence_numbers_each_step_has_one_backward(write: Write) -> No
 
 
 def test_an_annotated_stage_inside_another_is_subtracted_from_it(write: Write) -> None:
-    events = [host("user_annotation", "forward", 0, 60), host("user_annotation", LOADER, 20, 10),
-              host("cpu_op", "aten::mm", 0, 100)]  # fmt: skip
+    events = [
+        host("user_annotation", "forward", 0, 60),
+        host("user_annotation", LOADER, 20, 10),
+        host("cpu_op", "aten::mm", 0, 100),
+    ]
     result = overview(write, events)
     assert stages(result) == {"dataloader": (1, 10), "forward": (1, 50), "other": (1, 40)}
     assert result["environment"]["stages_derived"] == []
@@ -126,12 +141,19 @@ def test_device_work_belongs_to_the_stage_that_issued_it(write: Write) -> None:
     result = overview(write, events)
     table = result["stages"]["columns"]
     assert dict(zip(table["name"], us(table["device_total_ns"]), strict=True)) == {
-        "forward": 40, "backward": 60, "optimizer": 0, "other": 0,
-    }  # fmt: skip
+        "forward": 40,
+        "backward": 60,
+        "optimizer": 0,
+        "other": 0,
+    }
     # forward: on the host 0-100, on the device 110-150; backward: 100-110, 150-210; the optimizer is always hidden
     assert {k: us(v) for k, v in result["stage_steps"].items() if k != "name"} == {
-        "dataloader_ns": [0], "forward_ns": [140], "backward_ns": [70], "optimizer_ns": [0], "other_ns": [0],
-    }  # fmt: skip
+        "dataloader_ns": [0],
+        "forward_ns": [140],
+        "backward_ns": [70],
+        "optimizer_ns": [0],
+        "other_ns": [0],
+    }
 
 
 def marker(ph: str, name: str, tid: int, ts: int, cat: str = "", **args: str) -> Event:
@@ -185,16 +207,24 @@ def test_queued_and_device_work_belongs_to_the_issuing_step(tmp_path: Path) -> N
     assert us(result["steps"]["kernel_ns"]) == [80, 80]
     # step 0: forward on the host 0-10 and its work 30-72; backward 10-20, 72-112; step 1: on the device only
     assert {k: us(v) for k, v in result["stage_steps"].items() if k != "name"} == {
-        "dataloader_ns": [0, 0], "forward_ns": [52, 40], "backward_ns": [50, 40], "optimizer_ns": [0, 0],
+        "dataloader_ns": [0, 0],
+        "forward_ns": [52, 40],
+        "backward_ns": [50, 40],
+        "optimizer_ns": [0, 0],
         "other_ns": [10, 0],
-    }  # fmt: skip
+    }
     assert stages(result) == {"forward": (2, 20), "backward": (2, 20), "other": (2, 0)}
     for number in ("0", "1"):
         table = answer("overview", path, step=number)["events"]["columns"]
         calls = dict(zip(zip(table["category"], table["track_kind"], strict=True), table["calls"], strict=True))
         # two dispatches, two `Input` and two `Del` of each step
-        assert calls == {("kernel", "device"): 2, ("op", "host"): 2, ("op_part", "host"): 6, ("forward", "host"): 1,
-                         ("backward", "host"): 1}  # fmt: skip
+        assert calls == {
+            ("kernel", "device"): 2,
+            ("op", "host"): 2,
+            ("op_part", "host"): 6,
+            ("forward", "host"): 1,
+            ("backward", "host"): 1,
+        }
 
 
 def scope_of(trace: Trace, name: str) -> Callable[[int], int]:
@@ -264,8 +294,12 @@ def test_megengine_training_without_scopes_has_the_same_stages(tmp_path: Path) -
 
 
 def test_forward_is_derived_if_only_backward_is_annotated(write: Write) -> None:
-    events = [host("user_annotation", "backward", 50, 30), host("cpu_op", "aten::mm", 10, 20),
-              host("cpu_op", "aten::mm_backward", 50, 30), host("cpu_op", "aten::norm", 85, 5)]  # fmt: skip
+    events = [
+        host("user_annotation", "backward", 50, 30),
+        host("cpu_op", "aten::mm", 10, 20),
+        host("cpu_op", "aten::mm_backward", 50, 30),
+        host("cpu_op", "aten::norm", 85, 5),
+    ]
     result = overview(write, events)
     assert stages(result) == {"forward": (1, 40), "backward": (1, 30), "other": (1, 10)}
     assert result["environment"]["stages_derived"] == ["forward"]
@@ -273,9 +307,12 @@ def test_forward_is_derived_if_only_backward_is_annotated(write: Write) -> None:
 
 @pytest.mark.parametrize(
     "path",
-    ["kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
-     "kineto/hta/nccl_data__a100_rank0of2.json.gz", "torch_cpu/ddp2/rank0.pt.trace.json.gz"],
-)  # fmt: skip
+    [
+        "kineto/tb_plugin/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
+        "kineto/hta/nccl_data__a100_rank0of2.json.gz",
+        "torch_cpu/ddp2/rank0.pt.trace.json.gz",
+    ],
+)
 def test_stages_add_up_to_the_step(path: str) -> None:
     """V100: the bars of the stages used to sum to 262.6 ms in a step of 188 ms."""
     result = answer("overview", recording_path(f"traces/{path}"))

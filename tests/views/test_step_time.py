@@ -43,10 +43,10 @@ LABELED = {
     *("whatif.step.simulated_ns", "whatif.step.predicted_ns", "whatif.step.gain_ns"),
     *(f"findings.remarks.evidence.{name}_step_ns" for name in ("shortest", "longest", "first")),
     *("findings.findings.gain_ns_per_step", "findings.findings.most_ns_per_step"),
-    *( "roofline.totals.step_ns", "roofline.model.step_ns", "roofline.step_ns"),
+    *("roofline.totals.step_ns", "roofline.model.step_ns", "roofline.step_ns"),
     *("diff.step.base_ns", "diff.step.new_ns", "diff.step.delta_ns", "diff.step.median_delta_ns"),
     *("diff.step.low_ns", "diff.step.high_ns", "critical.measured_ns", "plan.planned_ns"),
-}  # fmt: skip
+}
 STEP_IN_TEXT = re.compile(
     r"(?<!mean )(?<!typical )(?<!predicted )\bstep (\d[\d.,]* (?:ns|us|ms|s))\b(?: -> (\d[\d.,]* (?:ns|us|ms|s)))?"
 )
@@ -138,9 +138,13 @@ def test_a_first_step_that_warms_up_is_not_typical(write: Write) -> None:
     path = write(events)
     assert step_time_ns(trace_of(path)) == 104_000
     assert answer("overview", path)["headline"] | {"steps_per_s": 0} == {
-        "step_median_ns": 104_000, "step_least_ns": 100_000, "step_most_ns": 500_000, "typical_steps": 3,
-        "steps_per_s": 0, "cpu_pressure_ratio": None,
-    }  # fmt: skip
+        "step_median_ns": 104_000,
+        "step_least_ns": 100_000,
+        "step_most_ns": 500_000,
+        "typical_steps": 3,
+        "steps_per_s": 0,
+        "cpu_pressure_ratio": None,
+    }
 
 
 def test_a_step_with_little_work_is_not_typical() -> None:
@@ -155,9 +159,11 @@ def test_a_change_is_replayed_in_each_step_and_scaled_to_the_step_time(write: Wr
         event
         for i, dur in enumerate(lengths)
         for event in (
-            step(i, 10 * i, 10), launch(10 * i + 1, i + 1), kernel(20 + sum(lengths[:i]), dur, i + 1, "k"),
+            step(i, 10 * i, 10),
+            launch(10 * i + 1, i + 1),
+            kernel(20 + sum(lengths[:i]), dur, i + 1, "k"),
         )
-    ]  # fmt: skip
+    ]
     path = write(events)
     windows, is_typical = step_windows(trace_of(path)), typical_steps(trace_of(path))
     result = answer("whatif", path, change="kernel[k]*0.5")["step"]

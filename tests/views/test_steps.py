@@ -60,8 +60,10 @@ def test_all_trailing_empty_steps_are_dropped(write: Write) -> None:
     result = overview(write, launched([100, 100, 100, 0, 0, 0]))
     assert result["steps"]["name"] == ["0", "1", "2"]
     assert [(d["name"], d["reason"], d["work"], d["before"]) for d in result["dropped_steps"]] == [
-        ("3", "empty", 0, 100), ("4", "empty", 0, 0), ("5", "empty", 0, 0),
-    ]  # fmt: skip
+        ("3", "empty", 0, 100),
+        ("4", "empty", 0, 0),
+        ("5", "empty", 0, 0),
+    ]
     (device,) = result["devices"]
     assert device["utilization"] == 300 / 2990  # three steps, the last one ends at 2,990
 
@@ -212,10 +214,16 @@ def run_of(thread: int, ts: float, dur: float, part: float) -> list[dict[str, An
     return [
         {"ph": "X", "cat": "Session", "name": "model_run", "pid": 1, "tid": thread, "ts": ts, "dur": dur, "args": {}},
         {
-            "ph": "X", "cat": "Node", "name": "gemm_kernel_time", "pid": 1, "tid": thread, "ts": ts, "dur": part,
+            "ph": "X",
+            "cat": "Node",
+            "name": "gemm_kernel_time",
+            "pid": 1,
+            "tid": thread,
+            "ts": ts,
+            "dur": part,
             "args": {"op_name": "Gemm"},
         },
-    ]  # fmt: skip
+    ]
 
 
 def test_runs_of_several_threads_belong_to_their_thread(tmp_path: Path) -> None:
@@ -226,8 +234,10 @@ def test_runs_of_several_threads_belong_to_their_thread(tmp_path: Path) -> None:
     overview = answer("overview", path)
     assert overview["dropped_steps"] == []
     assert [overview["steps"][name] for name in ("total_ns", "cpu_ns", "other_ns")] == [
-        [100_000, 20_000, 30_000, 40_000], [60_000, 5_000, 10_000, 20_000], [40_000, 15_000, 20_000, 20_000],
-    ]  # fmt: skip
+        [100_000, 20_000, 30_000, 40_000],
+        [60_000, 5_000, 10_000, 20_000],
+        [40_000, 15_000, 20_000, 20_000],
+    ]
     assert overview["stage_steps"]["other_ns"] == overview["steps"]["total_ns"]
     assert overview["headline"]["steps_per_s"] == pytest.approx(20_000)
 

@@ -39,10 +39,17 @@ def test_groups_are_those_of_comparing_all_work(tmp_path: Path, seed: int) -> No
     chance = random.Random(seed)
     length = chance.choice((20, 200, 2000))
     events = [
-        {"ph": "X", "cat": "cpu_op", "name": "aten::add", "pid": 1, "tid": chance.randrange(60),
-         "ts": chance.randrange(20_000), "dur": chance.randrange(1, length)}
+        {
+            "ph": "X",
+            "cat": "cpu_op",
+            "name": "aten::add",
+            "pid": 1,
+            "tid": chance.randrange(60),
+            "ts": chance.randrange(20_000),
+            "dur": chance.randrange(1, length),
+        }
         for _ in range(600)
-    ]  # fmt: skip
+    ]
     trace = trace_of(tmp_path / "t.json", events)
     assert [(group.tracks, group.spans.tolist()) for group in thread_groups(trace)] == simple_groups(trace)
 

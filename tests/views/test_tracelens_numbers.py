@@ -28,33 +28,43 @@ WHOLE = ["h100_vit", VLLM, SGLANG, "torch_compile_triton", "mi210_gpu_only"]
 Times = tuple[float, float, float, float]  # ms
 # computation, busy, idle, total; where the report lacks one, it follows from the others
 TIMES: dict[str, Times] = {
-    "h100_qwen05b": (31.903, 31.905, 2.987, 34.892), "mi300_qwen05b": (29.743, 29.744, 3.387, 33.131),
-    "h100_vit": (1.2253, 1.2253, 6.3345, 7.5598), VLLM: (10.6745, 10.7177, 0.0255, 10.7432),
-    SGLANG: (492.769, 492.807, 494.482, 987.289), "torch_compile_triton": (12.549, 12.549, 0, 12.549),
+    "h100_qwen05b": (31.903, 31.905, 2.987, 34.892),
+    "mi300_qwen05b": (29.743, 29.744, 3.387, 33.131),
+    "h100_vit": (1.2253, 1.2253, 6.3345, 7.5598),
+    VLLM: (10.6745, 10.7177, 0.0255, 10.7432),
+    SGLANG: (492.769, 492.807, 494.482, 987.289),
+    "torch_compile_triton": (12.549, 12.549, 0, 12.549),
     "mi210_gpu_only": (5.3434, 5.3434, 0.6361, 5.9795),
-}  # fmt: skip
+}
 # by operator: us of its own device work, or with what is inside, and calls where the report has them
 OPERATORS: dict[str, dict[str, tuple[float, int | None]]] = {
     "h100_qwen05b": {"aten::mul": (6752.90, 220), "aten::mm": (6668.68, 96)},
     "h100_vit": {
-        "aten::addmm": (735.04, 73), "aten::cudnn_convolution": (125.63, None),
-        "aten::_flash_attention_forward": (122.85, 12), "aten::native_layer_norm": (111.20, 25),
+        "aten::addmm": (735.04, 73),
+        "aten::cudnn_convolution": (125.63, None),
+        "aten::_flash_attention_forward": (122.85, 12),
+        "aten::native_layer_norm": (111.20, 25),
     },
     VLLM: {
-        "vllm::moe_forward": (7171.53, 24), "aten::addmm": (953.88, 72),
-        "vllm::unified_attention_with_output": (724.36, 24), "SortTokens": (375.12, 24),
-        "aiter::rmsnorm2d_fwd_with_add_ck": (326.04, 48), "triton_poi_fused__to_copy_1": (292.37, 23),
+        "vllm::moe_forward": (7171.53, 24),
+        "aten::addmm": (953.88, 72),
+        "vllm::unified_attention_with_output": (724.36, 24),
+        "SortTokens": (375.12, 24),
+        "aiter::rmsnorm2d_fwd_with_add_ck": (326.04, 48),
+        "triton_poi_fused__to_copy_1": (292.37, 23),
         "aten::mm": (276.68, 1),
     },
     SGLANG: {
-        "aiter::mha_batch_prefill": (20075.2, 36), "aiter::rmsnorm": (17559.4, 73),
+        "aiter::mha_batch_prefill": (20075.2, 36),
+        "aiter::rmsnorm": (17559.4, 73),
         "sgl_kernel::silu_and_mul": (16508.1, 36),
     },
     "torch_compile_triton": {
-        "aten::mm": (8029.56, 7), "aten::_flash_attention_forward": (3683.51, None),
+        "aten::mm": (8029.56, 7),
+        "aten::_flash_attention_forward": (3683.51, None),
         "triton_poi_fused__unsafe_view_mul_silu_2": (527.38, None),
     },
-}  # fmt: skip
+}
 
 
 def path_of(file: str) -> Path:
@@ -141,13 +151,18 @@ def by_module(trace: Trace) -> dict[tuple[str, str], tuple[float, int]]:
 
 def test_matrix_products_by_module_equal_those_of_the_report() -> None:
     result = by_module(trace_of(path_of(SGLANG)))
-    assert {kind: result["aten::mm", kind] for kind in (
-        "MergedColumnParallelLinear", "RowParallelLinear", "QKVParallelLinear",
-    )} == {
+    assert {
+        kind: result["aten::mm", kind]
+        for kind in (
+            "MergedColumnParallelLinear",
+            "RowParallelLinear",
+            "QKVParallelLinear",
+        )
+    } == {
         "MergedColumnParallelLinear": (pytest.approx(243_643.0, abs=0.06), 36),
         "RowParallelLinear": (pytest.approx(124_930.9, abs=0.06), 72),
         "QKVParallelLinear": (pytest.approx(51_295.5, abs=0.06), 36),
-    }  # fmt: skip
+    }
 
 
 def test_modules_of_a_captured_graph_equal_those_of_the_report(opened: Any) -> None:

@@ -18,8 +18,13 @@ MIB = 1 << 20
 
 def recording(call: str, *, kernel: bool, linked: bool = True) -> list[dict[str, Any]]:
     """Return a step with a call of 40 us that sends 1 MiB, and a kernel of 300 us, linked to the call or not."""
-    sizes = {"Collective name": "allreduce", "In msg nelems": MIB // 4, "Out msg nelems": MIB // 4, "dtype": "Float",
-             "Group size": 2}  # fmt: skip
+    sizes = {
+        "Collective name": "allreduce",
+        "In msg nelems": MIB // 4,
+        "Out msg nelems": MIB // 4,
+        "dtype": "Float",
+        "Group size": 2,
+    }
     host = {"ph": "X", "pid": 1, "tid": 1}
     events = [
         {**host, "cat": "user_annotation", "name": "ProfilerStep#0", "ts": 0, "dur": 1000},
@@ -87,9 +92,13 @@ def node(provider: str, name: str, ts: int, dur: int) -> dict[str, Any]:
 
 @pytest.mark.parametrize(
     ("provider", "cat", "count"),
-    [("CUDAExecutionProvider", "Node", 1), ("ROCMExecutionProvider", "Node", 1), ("CPUExecutionProvider", "Node", 0),
-     ("CUDAExecutionProvider", "Kernel", 0)],
-)  # fmt: skip
+    [
+        ("CUDAExecutionProvider", "Node", 1),
+        ("ROCMExecutionProvider", "Node", 1),
+        ("CPUExecutionProvider", "Node", 0),
+        ("CUDAExecutionProvider", "Kernel", 0),
+    ],
+)
 def test_nodes_on_a_gpu_without_kernels_are_reported(provider: str, cat: str, count: int, tmp_path: Path) -> None:
     run = {"cat": "Session", "pid": 3, "tid": 3, "ts": 0, "dur": 100, "ph": "X", "name": "model_run", "args": {}}
     events = [run, node(provider, "Conv", 10, 5), node(provider, "MemcpyToHost", 20, 70)]

@@ -33,10 +33,14 @@ def record_event(connection: Connection, actor: Actor, action: str, subject: str
     principal = actor.principal
     connection.execute(
         without_result(insert(audit).inline()).values(
-            at_ns=time.time_ns(), user=principal.user, email=principal.email, action=action, subject=subject[:400],
+            at_ns=time.time_ns(),
+            user=principal.user,
+            email=principal.email,
+            action=action,
+            subject=subject[:400],
             address=actor.address[:200],
         )
-    )  # fmt: skip
+    )
 
 
 def list_events(database: Database, before: int | None, limit: int) -> list[AuditEvent]:

@@ -198,8 +198,11 @@ class Issuer:
         methods = self._load_metadata().get("token_endpoint_auth_methods_supported", ["client_secret_basic"])
         method = "client_secret_post" if "client_secret_post" in methods else "client_secret_basic"
         body = {
-            "grant_type": "authorization_code", "code": code, "redirect_uri": self._back, "code_verifier": verifier,
-        }  # fmt: skip
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": self._back,
+            "code_verifier": verifier,
+        }
         form = {"Content-Type": "application/x-www-form-urlencoded"}
         prove = _authlib("oauth2.auth").ClientAuth(self._client, self._secret, method if self._secret else "none")
         url, headers, text = prove.prepare("POST", self._endpoint("token"), form, urlencode(body))

@@ -32,9 +32,12 @@ class Accounts:
     """
 
     def __init__(
-        self, database: Database, registration: Registration = "invitation", idle_s: float = MAX_IDLE_S,
+        self,
+        database: Database,
+        registration: Registration = "invitation",
+        idle_s: float = MAX_IDLE_S,
         whole_s: float = MAX_AGE_S,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.database = database
         self.registration: Registration = registration
         self.users = Users(database, Passwords())

@@ -122,8 +122,12 @@ def _openvino(ended: Ended) -> None:
 
 _TRAINING = {"torch", "megengine", "paddle"}
 _HOOKS: dict[str, Callable[[Ended], None]] = {
-    "torch": _torch, "paddle": _paddle, "megengine": _megengine, "onnxruntime": _onnxruntime, "openvino": _openvino,
-}  # fmt: skip
+    "torch": _torch,
+    "paddle": _paddle,
+    "megengine": _megengine,
+    "onnxruntime": _onnxruntime,
+    "openvino": _openvino,
+}
 
 
 def _first(ended: Ended) -> Ended:

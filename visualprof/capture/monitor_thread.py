@@ -193,13 +193,26 @@ class BackgroundThread:
         clock_ns = time.perf_counter_ns()
         still = clock_ns - self._last_ns > live.SILENT_NS
         return Heartbeat(
-            worker=worker.name, rank=worker.rank, world_size=worker.world_size, host=worker.host, pid=worker.pid,
-            where=live.machine_id(), started=self._started, framework=place.framework, can=place.can,
-            problem=place.problem[:1000], step=self._seen, step_ns=recent[len(recent) // 2] if recent else None,
-            fastest_ns=recent[len(recent) // 20] if recent else None, stepped_ns=now - (clock_ns - self._last_ns),
-            watches=self._watcher is not None, state=state, t_ns=now, monotonic_ns=clock_ns,
+            worker=worker.name,
+            rank=worker.rank,
+            world_size=worker.world_size,
+            host=worker.host,
+            pid=worker.pid,
+            where=live.machine_id(),
+            started=self._started,
+            framework=place.framework,
+            can=place.can,
+            problem=place.problem[:1000],
+            step=self._seen,
+            step_ns=recent[len(recent) // 2] if recent else None,
+            fastest_ns=recent[len(recent) // 20] if recent else None,
+            stepped_ns=now - (clock_ns - self._last_ns),
+            watches=self._watcher is not None,
+            state=state,
+            t_ns=now,
+            monotonic_ns=clock_ns,
             at=_function(self._trains) if still else "",
-        )  # fmt: skip
+        )
 
     def _look_for_request(self) -> None:
         """Wake the training thread if there is a request for this worker."""

@@ -213,11 +213,15 @@ class Recording:
             _settle_dumps(DUMP_S, old)  # otherwise its child would write the deleted file again
             old.unlink(missing_ok=True)
         facts = self._facts | {
-            "rank": self.worker.rank, "world_size": self.worker.world_size, "host": self.worker.host,
-            "pid": self.worker.pid, "steps": [self._first, max(self._first, self._step - 1)],
-            "topics": names(self.options.topics & self._recorder.can), "align_time": self.options.align_time,
+            "rank": self.worker.rank,
+            "world_size": self.worker.world_size,
+            "host": self.worker.host,
+            "pid": self.worker.pid,
+            "steps": [self._first, max(self._first, self._step - 1)],
+            "topics": names(self.options.topics & self._recorder.can),
+            "align_time": self.options.align_time,
             "show_operator_name": self.options.show_operator_name,
-        }  # fmt: skip
+        }
         facts |= self._recorder.facts()  # some recorders know their clock only now
         recorder = self._recorder
 

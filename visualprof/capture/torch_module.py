@@ -133,9 +133,11 @@ def _wrapped(torch: Any, recorder: Recorder) -> Generator[None]:
         return call
 
     ends = (
-        (vmap, "_add_batch_dim", "vmap_in"), (vmap, "_remove_batch_dim", "vmap_out"),
-        (grad, "_wrap_for_grad", ""), (grad, "_unwrap_for_grad", ""),
-    )  # fmt: skip
+        (vmap, "_add_batch_dim", "vmap_in"),
+        (vmap, "_remove_batch_dim", "vmap_out"),
+        (grad, "_wrap_for_grad", ""),
+        (grad, "_unwrap_for_grad", ""),
+    )
     with ExitStack() as restore:
         for place, name, label in ends:
             if function := getattr(place, name, None):

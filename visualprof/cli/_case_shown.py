@@ -17,24 +17,32 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 Row = dict[str, Any]
-COLUMNS: dict[str, Kind] = {
-    "run": "name", "case": "name", "framework": "name", "vendor": "name", "compiler": "name", "precision": "name",
-    "batch_size": "count", "state": "word", "validation_core_per_s": "count", "whole_per_s": "count",
-    "core_per_s": "count", "p50_ns": "ns", "accuracy": "word", "accuracy_difference": "word", "verdict": "word",
-    "memory_used_bytes": "bytes", "mfu": "ratio",
-}  # fmt: skip
-FACTS: dict[str, Kind] = {
-    "case": "name", "framework": "name", "vendor": "name", "compiler": "name", "device_name": "name", "host": "name",
-    "precision": "name", "batch_size": "count", "state": "word", "error": "text", "hint": "text", "e2e_ns": "ns",
-    "compile_ns": "ns", "flops_per_s": "flop_rate", "peak_flops": "flop_rate", "peak_source": "text", "mfu": "ratio",
-    "accuracy_difference": "word", "tolerance": "word", "verdict": "word", "memory_used_bytes": "bytes",
-    "memory_total_bytes": "bytes", "utilization": "ratio", "power_w": "count", "energy_j_per_sample": "joule",
-}  # fmt: skip
-PASSES: dict[str, Kind] = {
-    "pass": "name", "whole_per_s": "count", "whole_ci": "count", "core_per_s": "count", "core_ci": "count",
-    "accuracy": "word", "samples": "count", "warmup_n": "count", "n": "count", "p50_ns": "ns", "p90_ns": "ns",
-    "p99_ns": "ns", "stable": "word", "foo_ns": "ns", "own": "word",
-}  # fmt: skip
+COLUMNS: dict[str, Kind] = dict(
+    pair.split("=")
+    for pair in """
+        run=name case=name framework=name vendor=name compiler=name precision=name batch_size=count
+        state=word validation_core_per_s=count whole_per_s=count core_per_s=count p50_ns=ns
+        accuracy=word accuracy_difference=word verdict=word memory_used_bytes=bytes mfu=ratio
+    """.split()
+)
+FACTS: dict[str, Kind] = dict(
+    pair.split("=")
+    for pair in """
+        case=name framework=name vendor=name compiler=name device_name=name host=name precision=name
+        batch_size=count state=word error=text hint=text e2e_ns=ns compile_ns=ns flops_per_s=flop_rate
+        peak_flops=flop_rate peak_source=text mfu=ratio accuracy_difference=word tolerance=word
+        verdict=word memory_used_bytes=bytes memory_total_bytes=bytes utilization=ratio power_w=count
+        energy_j_per_sample=joule
+    """.split()
+)
+PASSES: dict[str, Kind] = dict(
+    pair.split("=")
+    for pair in """
+        pass=name whole_per_s=count whole_ci=count core_per_s=count core_ci=count accuracy=word
+        samples=count warmup_n=count n=count p50_ns=ns p90_ns=ns p99_ns=ns stable=word foo_ns=ns
+        own=word
+    """.split()
+)
 STEPS: dict[str, Kind] = {"name": "name", "state": "word", "took_ns": "ns", "why": "text"}
 SETTINGS: dict[str, Kind] = {"key": "name", "value": "text", "origin": "word", "before": "text"}
 ACCURACIES = ("accuracy", "accuracy_difference", "tolerance")
@@ -121,13 +129,21 @@ def _tables(result: CaseResult) -> str:
     from visualprof.cli._watch import table
 
     (facts,) = _rounded_rows([{key: getattr(result, key) for key in FACTS}])
-    lines = [f"{key.removesuffix('_ns').replace('_', ' '):22} {cell(kind, facts[key])}" for key, kind in FACTS.items()
-             if facts[key] not in (None, "")]  # fmt: skip
-    passes = [{"pass": name, **msgspec.to_builtins(value)} for name in ("validation", "inference")
-              if (value := getattr(result, name))]  # fmt: skip
+    lines = [
+        f"{key.removesuffix('_ns').replace('_', ' '):22} {cell(kind, facts[key])}"
+        for key, kind in FACTS.items()
+        if facts[key] not in (None, "")
+    ]
+    passes = [
+        {"pass": name, **msgspec.to_builtins(value)}
+        for name in ("validation", "inference")
+        if (value := getattr(result, name))
+    ]
     blocks = ["\n".join(lines), table(_rounded_rows(passes), PASSES) if passes else ""]
-    blocks += [table(msgspec.to_builtins(rows), kinds) if rows else "" for rows, kinds in
-               ((result.steps, STEPS), (result.settings, SETTINGS))]  # fmt: skip
+    blocks += [
+        table(msgspec.to_builtins(rows), kinds) if rows else ""
+        for rows, kinds in ((result.steps, STEPS), (result.settings, SETTINGS))
+    ]
     warnings = "\n".join(f"warning: {cell('text', warning)}" for warning in result.warnings)
     return "\n".join(filter(None, (*(block.rstrip("\n") + "\n" for block in blocks if block), warnings))) + "\n"
 

@@ -11,9 +11,14 @@ from typing import Any
 _DAY_NS = 86_400 * 10**9
 # From the oldest night on: the recording, and the factor of its durations.
 _NIGHTS = (
-    ("two-workers", 1.0), ("two-workers", 1.012), ("two-workers", 0.991), ("two-workers", 1.006),
-    ("no-workers", 1.0), ("no-workers", 0.988), ("no-workers", 1.009),
-)  # fmt: skip
+    ("two-workers", 1.0),
+    ("two-workers", 1.012),
+    ("two-workers", 0.991),
+    ("two-workers", 1.006),
+    ("no-workers", 1.0),
+    ("no-workers", 0.988),
+    ("no-workers", 1.009),
+)
 
 
 def write_nights(loader: Path, folder: Path) -> None:

@@ -12,18 +12,26 @@ from visualprof.errors import BadParameter
 Json = dict[str, Any]
 
 FLAGS = {
-    "unstable": ("stable", False), "busy": ("host_busy", True), "throttled": ("throttled", True),
-    "over_limit": ("verdict", "FAIL"), "undecided": ("verdict", "INCONCLUSIVE"),
-}  # fmt: skip
+    "unstable": ("stable", False),
+    "busy": ("host_busy", True),
+    "throttled": ("throttled", True),
+    "over_limit": ("verdict", "FAIL"),
+    "undecided": ("verdict", "INCONCLUSIVE"),
+}
 NUMBERS = {
     **{name: f"{name}_ns" for name in ("p50", "p90", "p95", "p99", "mean")},
     "qps": "qps",
     "samples_per_s": "samples_per_s",
 }
 VERDICTS = (
-    "precision_changed", "precision_differs", "fallback_provider", "slower_with_batch", "first_run_slow", "n_too_small",
+    "precision_changed",
+    "precision_differs",
+    "fallback_provider",
+    "slower_with_batch",
+    "first_run_slow",
+    "n_too_small",
     "not_significant",
-)  # fmt: skip
+)
 UNITS = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "KiB": 2.0**10, "MiB": 2.0**20, "GiB": 2.0**30}
 EXAMPLE = "for example: --fail-on 'unstable|busy|p99>5ms'"

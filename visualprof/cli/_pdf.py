@@ -11,11 +11,16 @@ from pathlib import Path
 from visualprof.errors import VisualprofError
 
 _BROWSERS = (
-    "chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge",
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+    "msedge",
     "/Applications/Google Chrome.app/Contents/MacOS/Google Chrome",
     "C:/Program Files/Google/Chrome/Application/chrome.exe",
     "C:/Program Files (x86)/Microsoft/Edge/Application/msedge.exe",
-)  # fmt: skip
+)
 _DRAWN_MS = 20_000  # virtual time of the browser, which runs ahead while the page is idle
 _AT_MOST_S = 120
 

@@ -167,14 +167,23 @@ def _flat(point: Json) -> Json:
 
 
 _POINTS: dict[str, Kind] = {
-    "spec": "name", "batch": "count", "qps": "count", "p50_ns": "ns", "p99_ns": "ns", "stable": "flag",
+    "spec": "name",
+    "batch": "count",
+    "qps": "count",
+    "p50_ns": "ns",
+    "p99_ns": "ns",
+    "stable": "flag",
     "host_busy": "flag",
-}  # fmt: skip
+}
 _REPEATED: dict[str, Kind] = {"repeats": "count", "samples_per_s_margin": "count", "p50_margin_ns": "ns"}
 _LOAD: dict[str, Kind] = {"concurrency": "count", "offered_per_s": "count", "tail_ns": "ns", "verdict": "word"}
 _RESULTS: dict[str, Kind] = {
-    "spec": "name", "agent": "name", "device": "name", "runtime": "name", "precision": "name",
-}  # fmt: skip
+    "spec": "name",
+    "agent": "name",
+    "device": "name",
+    "runtime": "name",
+    "precision": "name",
+}
 
 
 def summary(server: Server, answer: Json, out: TextIO) -> None:

@@ -124,11 +124,14 @@ def _answer(logdir: LogDirectory, cache: Cache, before: int) -> dict[str, Any]:
     read = [span for span in spans if span.summary]
     failed = {span.log_file.file: span.failure.error for span in spans if span.failure}
     return {
-        "files": len(spans), "known": before, "read": len(read) - before,
+        "files": len(spans),
+        "known": before,
+        "read": len(read) - before,
         "events": sum(span.summary.events for span in read if span.summary),
-        "bytes": sum(span.version.size for span in read), "failed": failed,
+        "bytes": sum(span.version.size for span in read),
+        "failed": failed,
         "not_kept": sum(not _is_cached(cache, span.summary) for span in read if span.summary),
-    }  # fmt: skip
+    }
 
 
 def _is_cached(cache: Cache, summary: Summary) -> bool:

@@ -27,9 +27,15 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 SHOWN: dict[str, Kind] = {
-    "id": "name", "name": "name", "model": "name", "state": "name", "submitted": "name", "specs": "count",
-    "points": "count", "note": "text",
-}  # fmt: skip
+    "id": "name",
+    "name": "name",
+    "model": "name",
+    "state": "name",
+    "submitted": "name",
+    "specs": "count",
+    "points": "count",
+    "note": "text",
+}
 DAY_NS = 24 * 3600 * 10**9
 
 

@@ -35,13 +35,21 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 SHOWN: dict[str, Kind] = {
-    "name": "name", "id": "name", "standing": "name", "online": "flag", "platform": "name", "cpu": "name",
+    "name": "name",
+    "id": "name",
+    "standing": "name",
+    "online": "flag",
+    "platform": "name",
+    "cpu": "name",
     "runtimes": "text",
-}  # fmt: skip
+}
 CHANGES: dict[str, Json] = {
-    "drain": {"standing": "drained"}, "out": {"standing": "out"}, "work": {"standing": "works"},
-    "public": {"public": True}, "private": {"public": False},
-}  # fmt: skip
+    "drain": {"standing": "drained"},
+    "out": {"standing": "out"},
+    "work": {"standing": "works"},
+    "public": {"public": True},
+    "private": {"public": False},
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -35,13 +35,29 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 MODELS: dict[str, Kind] = {
-    "name": "name", "newest": "count", "aliases": "text", "tags": "text", "format": "name", "size_bytes": "bytes",
-    "parameters": "count", "best_p50_ns": "ns", "best_samples_per_s": "count", "added": "name",
-}  # fmt: skip
+    "name": "name",
+    "newest": "count",
+    "aliases": "text",
+    "tags": "text",
+    "format": "name",
+    "size_bytes": "bytes",
+    "parameters": "count",
+    "best_p50_ns": "ns",
+    "best_samples_per_s": "count",
+    "added": "name",
+}
 VERSIONS: dict[str, Kind] = {
-    "version": "name", "aliases": "text", "from": "name", "by": "name", "format": "name", "size_bytes": "bytes",
-    "parameters": "count", "best_p50_ns": "ns", "best_samples_per_s": "count", "added": "name",
-}  # fmt: skip
+    "version": "name",
+    "aliases": "text",
+    "from": "name",
+    "by": "name",
+    "format": "name",
+    "size_bytes": "bytes",
+    "parameters": "count",
+    "best_p50_ns": "ns",
+    "best_samples_per_s": "count",
+    "added": "name",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,9 +118,14 @@ def run(args: argparse.Namespace) -> int:
     """Run one of the actions."""
     server = Server(args.server, args.token)
     actions: dict[str, Callable[[Server, argparse.Namespace], int]] = {
-        "add": _run_add, "list": _run_list, "show": _run_show, "versions": _run_versions, "tag": _run_tag,
-        "get": _run_get, "delete": _run_delete,
-    }  # fmt: skip
+        "add": _run_add,
+        "list": _run_list,
+        "show": _run_show,
+        "versions": _run_versions,
+        "tag": _run_tag,
+        "get": _run_get,
+        "delete": _run_delete,
+    }
     return actions[args.action](server, args)
 
 
@@ -149,10 +170,14 @@ def _run_show(server: Server, args: argparse.Namespace) -> int:
         "files": ", ".join(f"{file['path']} ({file['size_bytes']:,} B)" for file in version["files"]),
         "inputs": ", ".join(_input(entry) for entry in version["configuration"]["inputs"]),
         "batch": "-".join(str(n) for n in _batches(version["configuration"])),
-        "from": rows["from"], "by": rows["by"], "options": _pairs(lineage.get("options")),
-        "tools": _pairs(lineage.get("tools")), "host": lineage.get("host"), "notes": version["notes"],
+        "from": rows["from"],
+        "by": rows["by"],
+        "options": _pairs(lineage.get("options")),
+        "tools": _pairs(lineage.get("tools")),
+        "host": lineage.get("host"),
+        "notes": version["notes"],
         "evaluations": ", ".join(evaluation["id"] for evaluation in version["evaluations"]),
-    }  # fmt: skip
+    }
     lines = [f"{name:12} {plain(str(value))}" for name, value in shown.items() if value not in (None, "", [])]
     return _print_answer(args, answer, "\n".join(lines))
 
@@ -243,25 +268,34 @@ def _model_row(model: Json) -> dict[str, Any]:
     newest: Json = model["newest"] or {}
     aliases = ", ".join(f"{name}: {number}" for name, number in model["aliases"].items())
     return {
-        "name": plain(model["name"]), "newest": newest.get("number"), "aliases": plain(aliases),
-        "tags": plain(", ".join(model["tags"])), "format": newest.get("format", ""),
-        "size_bytes": newest.get("size_bytes"), "parameters": newest.get("parameters"),
-        "best_p50_ns": model["best_p50_ns"], "best_samples_per_s": model["best_samples_per_s"],
+        "name": plain(model["name"]),
+        "newest": newest.get("number"),
+        "aliases": plain(aliases),
+        "tags": plain(", ".join(model["tags"])),
+        "format": newest.get("format", ""),
+        "size_bytes": newest.get("size_bytes"),
+        "parameters": newest.get("parameters"),
+        "best_p50_ns": model["best_p50_ns"],
+        "best_samples_per_s": model["best_samples_per_s"],
         "added": _day(newest.get("created_ns", model["created_ns"])),
-    }  # fmt: skip
+    }
 
 
 def _version_row(version: Json) -> dict[str, Any]:
     lineage: Json = version["lineage"] or {}
     parent: Json = version["parent"] or {}
     return {
-        "version": plain(version["address"]), "aliases": plain(", ".join(version["aliases"])),
+        "version": plain(version["address"]),
+        "aliases": plain(", ".join(version["aliases"])),
         "from": plain(parent.get("address") or lineage.get("parent", "")[:12]),
         "by": plain(lineage.get("converter", "")),
-        "format": version["format"], "size_bytes": version["size_bytes"], "parameters": version["parameters"],
-        "best_p50_ns": version["best_p50_ns"], "best_samples_per_s": version["best_samples_per_s"],
+        "format": version["format"],
+        "size_bytes": version["size_bytes"],
+        "parameters": version["parameters"],
+        "best_p50_ns": version["best_p50_ns"],
+        "best_samples_per_s": version["best_samples_per_s"],
         "added": _day(version["created_ns"]),
-    }  # fmt: skip
+    }
 
 
 def _day(at_ns: int) -> str:

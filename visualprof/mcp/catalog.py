@@ -278,6 +278,12 @@ def _evaluation_tools() -> tuple[Tool, ...]:
             scope="cases",
             page="cases",
         ),
-        Tool("case", "One result of a case", "Return the details of one result of a benchmark case.", Cases.result,
-             hidden=(), scope="cases"),
-    )  # fmt: skip
+        Tool(
+            "case",
+            "One result of a case",
+            "Return the details of one result of a benchmark case.",
+            Cases.result,
+            hidden=(),
+            scope="cases",
+        ),
+    )

@@ -18,9 +18,18 @@ from visualprof.views.answers.table import Table
 
 _TEXTS = Path(__file__).parents[1] / "frontend" / "src" / "locales" / "en"
 _UNITS: dict[Kind, str] = {
-    "id": "id", "flag": "true or false", "count": "number", "ratio": "share, 0 to 1", "ns": "ns", "bytes": "bytes",
-    "rate": "bytes/s", "flo": "operations", "flop_rate": "operations/s", "joule": "J", "moment": "ns since 1970 UTC",
-}  # fmt: skip
+    "id": "id",
+    "flag": "true or false",
+    "count": "number",
+    "ratio": "share, 0 to 1",
+    "ns": "ns",
+    "bytes": "bytes",
+    "rate": "bytes/s",
+    "flo": "operations",
+    "flop_rate": "operations/s",
+    "joule": "J",
+    "moment": "ns since 1970 UTC",
+}
 _BY_ENDING = {"_ns": "ns", "_bytes": "bytes", "_ratio": _UNITS["ratio"], "_per_s": "per second"}
 _SCOPES = {
     "average_step": "steps",

@@ -14,18 +14,22 @@ from visualprof.server.routes import ROOT
 Query = Mapping[str, str]
 
 # Views that appear on the page of another view, as in the web UI's `state/catalog.ts`.
-PAGES = {
-    "findings": "overview", "plan": "overview", "roofline": "operator", "sequences": "kernel",
-    "modules": "flame",
-    "launch": "idle", "critical": "idle", "whatif": "idle", "ranks": "distributed", "collectives": "distributed",
-    "heatmap": "distributed",
-    "serving": "overview", "captured": "kernel", "counters": "kernel", "compiled": "flame", "calls": "operator",
-}  # fmt: skip
+PAGES = dict(
+    pair.split("=")
+    for pair in """
+        findings=overview plan=overview roofline=operator sequences=kernel modules=flame launch=idle
+        critical=idle whatif=idle ranks=distributed collectives=distributed heatmap=distributed
+        serving=overview captured=kernel counters=kernel compiled=flame calls=operator
+    """.split()
+)
 _SPAN_IDS = ("run", "worker", "span")
 _RENAMED = {  # parameters with another name on a page, or in a comparison on it
-    ("operator", "operator"): "is.name", ("trace", "text"): "search",
-    ("diff", "group"): "diff_group", ("diff", "sort"): "diff_sort", ("diff", "order"): "diff_order",
-}  # fmt: skip
+    ("operator", "operator"): "is.name",
+    ("trace", "text"): "search",
+    ("diff", "group"): "diff_group",
+    ("diff", "sort"): "diff_sort",
+    ("diff", "order"): "diff_order",
+}
 _API_ONLY = ("limit", "offset", "table", "view", "start_ns", "end_ns")
 
 

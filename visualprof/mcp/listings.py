@@ -15,8 +15,18 @@ from visualprof.views import View, view
 Json = dict[str, Any]
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _SPAN_FIELDS = (
-    "state", "progress", "format", "framework", "events", "duration_ns", "steps", "views", "warnings", "error", "hint",
-)  # fmt: skip
+    "state",
+    "progress",
+    "format",
+    "framework",
+    "events",
+    "duration_ns",
+    "steps",
+    "views",
+    "warnings",
+    "error",
+    "hint",
+)
 
 
 def runs_listing(body: Json, arguments: Mapping[str, str]) -> Json:

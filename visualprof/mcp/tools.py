@@ -16,9 +16,12 @@ Json = dict[str, Any]
 _MAX_ARGUMENT_CHARS = 4000  # per argument
 _MAX_API_ROWS = 10_000  # maximum of the API; answers are counted and cut here
 _LIMIT: Json = {
-    "type": "integer", "minimum": 1, "maximum": MAX_ROWS, "default": DEFAULT_ROWS,
+    "type": "integer",
+    "minimum": 1,
+    "maximum": MAX_ROWS,
+    "default": DEFAULT_ROWS,
     "description": "maximum number of rows per table",
-}  # fmt: skip
+}
 
 
 class ApiRequest(NamedTuple):

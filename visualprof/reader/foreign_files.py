@@ -192,9 +192,12 @@ def _packed(name: str, head: bytes) -> Description | None:
     """Describe archives and compressed files by their magic bytes."""
     del name
     for magic, kind, command in (
-        (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"), (b"\xfd7zXZ\x00", "xz", "xz -d"), (b"BZh", "bzip2", "bzip2 -d"),
-        (b"\x04\x22\x4d\x18", "LZ4", "lz4 -d"), (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x"),
-    ):  # fmt: skip
+        (b"\x28\xb5\x2f\xfd", "zstd", "zstd -d"),
+        (b"\xfd7zXZ\x00", "xz", "xz -d"),
+        (b"BZh", "bzip2", "bzip2 -d"),
+        (b"\x04\x22\x4d\x18", "LZ4", "lz4 -d"),
+        (b"7z\xbc\xaf\x27\x1c", "7-Zip", "7z x"),
+    ):
         if head.startswith(magic):
             return Description(
                 msg("reader.packed_with", f"a file packed with {kind}"),
@@ -233,10 +236,12 @@ def _weights_of(kind: str) -> Description:
 def _weights(name: str, head: bytes) -> Description | None:
     """Describe models and weights by magic bytes."""
     for start, magic, kind in (
-        (0, b"GGUF", "llama.cpp (GGUF)"), (0, b"\x89HDF\r\n\x1a\n", "HDF5 (Keras .h5)"),
+        (0, b"GGUF", "llama.cpp (GGUF)"),
+        (0, b"\x89HDF\r\n\x1a\n", "HDF5 (Keras .h5)"),
         (4, b"ORTM", "ONNX Runtime (.ort)"),
-        (0, b"ML\xefR", "MLIR bytecode"), (0, b"7767517\n", "ncnn (.param)"),
-    ):  # fmt: skip
+        (0, b"ML\xefR", "MLIR bytecode"),
+        (0, b"7767517\n", "ncnn (.param)"),
+    ):
         if head[start : start + len(magic)] == magic:
             return _weights_of(kind)
     if head.startswith(b"\x93NUMPY"):
@@ -388,6 +393,17 @@ def _listed(names: list[str]) -> str:
 
 
 _RULES: tuple[Callable[[str, bytes], Description | None], ...] = (
-    _pointer, _rewritten, _web_page, _database, _pickle, _packed, _weights, _model_text, _other, _profiler_text,
-    _report, _empty_json, _json,
-)  # fmt: skip
+    _pointer,
+    _rewritten,
+    _web_page,
+    _database,
+    _pickle,
+    _packed,
+    _weights,
+    _model_text,
+    _other,
+    _profiler_text,
+    _report,
+    _empty_json,
+    _json,
+)

@@ -33,14 +33,24 @@ GroupKind = Literal["scope", "block", "control", "function", "subgraph", "sectio
 NodeKind = Literal["operator", "input", "output", "constant"]
 # Bits per element, by the name of a type in lower case without underscores. Types below a byte are stored packed.
 ITEM_BITS = {
-    "float32": 32, "float64": 64, "float16": 16, "bfloat16": 16, "complex32": 32, "complex64": 64, "complex128": 128,
-    "float8e4m3": 8, "float8e4m3fn": 8, "float8e4m3fnuz": 8, "float8e4m3b11fnuz": 8, "float8e5m2": 8,
-    "float8e5m2fnuz": 8, "float8e8m0": 8, "float8e8m0fnu": 8, "float6e2m3": 6, "float6e3m2": 6, "float4e2m1": 4,
-    "float4e2m1fnx2": 8, "nf4": 4,
-    "int64": 64, "uint64": 64, "int32": 32, "uint32": 32, "int16": 16, "uint16": 16, "int8": 8, "uint8": 8, "byte": 8,
-    "uint6": 6, "int4": 4, "uint4": 4, "uint3": 3, "int2": 2, "uint2": 2, "uint1": 1, "bool": 8,
-    "qint8": 8, "quint8": 8, "qint16": 16, "quint16": 16, "qint32": 32, "quint4x2": 4, "quint2x4": 2,
-}  # fmt: skip
+    name: bits
+    for bits, names in {
+        128: "complex128",
+        64: "float64 complex64 int64 uint64",
+        32: "float32 complex32 int32 uint32 qint32",
+        16: "float16 bfloat16 int16 uint16 qint16 quint16",
+        8: """
+            float8e4m3 float8e4m3fn float8e4m3fnuz float8e4m3b11fnuz float8e5m2 float8e5m2fnuz float8e8m0
+            float8e8m0fnu float4e2m1fnx2 int8 uint8 byte bool qint8 quint8
+        """,
+        6: "float6e2m3 float6e3m2 uint6",
+        4: "float4e2m1 nf4 int4 uint4 quint4x2",
+        3: "uint3",
+        2: "int2 uint2 quint2x4",
+        1: "uint1",
+    }.items()
+    for name in names.split()
+}
 MAX_SCOPE_DEPTH = 32  # nested scopes that are distinguished
 
 MAX_NODES = 100_000  # the largest current models have 30,000

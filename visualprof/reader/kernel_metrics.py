@@ -36,23 +36,28 @@ _RATIO_METRICS = {
     "theoretical_occupancy": ("Theoretical Occupancy", "sm__maximum_warps_per_active_cycle_pct"),
     "sm_throughput": ("Compute (SM) Throughput", "SOL SM", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
     "memory_throughput": (
-        "Memory Throughput", "SOL Memory", "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
+        "Memory Throughput",
+        "SOL Memory",
+        "gpu__compute_memory_throughput.avg.pct_of_peak_sustained_elapsed",
     ),
     "dram_throughput": (
-        "DRAM Throughput", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
+        "DRAM Throughput",
+        "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed",
         "dram__throughput.avg.pct_of_peak_sustained_elapsed",
     ),
     "l2_throughput": ("L2 Cache Throughput", "lts__throughput.avg.pct_of_peak_sustained_elapsed"),
     "l1_throughput": ("L1/TEX Cache Throughput", "l1tex__throughput.avg.pct_of_peak_sustained_active"),
-}  # fmt: skip
+}
 _COUNT_METRICS = {
     "registers": ("Registers Per Thread", "launch__registers_per_thread"),
     "waves_per_sm": ("Waves Per SM", "launch__waves_per_multiprocessor"),
 }
 _SHARED_MEMORY_METRICS = (
-    "Static Shared Memory Per Block", "Dynamic Shared Memory Per Block",
-    "launch__shared_mem_per_block_static", "launch__shared_mem_per_block_dynamic",
-)  # fmt: skip
+    "Static Shared Memory Per Block",
+    "Dynamic Shared Memory Per Block",
+    "launch__shared_mem_per_block_static",
+    "launch__shared_mem_per_block_dynamic",
+)
 _INTEGER_ARGS = ("registers", "shared_memory")
 _BYTES_PER_UNIT = {"Kbyte": 1e3, "Mbyte": 1e6, "byte": 1.0, "": 1.0}
 

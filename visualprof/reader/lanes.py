@@ -19,10 +19,17 @@ OPERATIONS_LINE = "XLA Ops"
 # Lines that XLA derives from other lines, without additional work. On a GPU, `OPERATIONS_LINE` is also derived.
 DERIVED_LINES = frozenset(
     {
-        "Steps", "XLA Modules", "XLA TraceMe", "Framework Name Scope", "Framework Ops", "Source code",
-        "TensorFlow Ops", "TensorFlow Name Scope", "Launch Stats",
+        "Steps",
+        "XLA Modules",
+        "XLA TraceMe",
+        "Framework Name Scope",
+        "Framework Ops",
+        "Source code",
+        "TensorFlow Ops",
+        "TensorFlow Name Scope",
+        "Launch Stats",
     }
-)  # fmt: skip
+)
 _XLA_DEVICE = pattern(r"^/device:(?!CPU)(?P<type>[A-Za-z]+):(?P<id>\d{1,6})")
 _DEVICE = pattern(
     r"(?<![A-Za-z/:])(?P<type>GPU|NPU|MLU|XPU|HPU|GCU|TPU|MUSA|DCU|IPU|CUDA|HIP|ROCm|Device)(?: Device)?[ #:]*"

@@ -23,12 +23,20 @@ UNITS: dict[Quantity, dict[str, float]] = {
 }
 # Metrics that can be constrained, with their quantity and the field of a trial.
 METRICS: dict[str, tuple[Quantity, str]] = {
-    "latency": ("time", "p50_ns"), "mean": ("time", "mean_ns"), "p50": ("time", "p50_ns"), "p90": ("time", "p90_ns"),
-    "p95": ("time", "p95_ns"), "p99": ("time", "p99_ns"), "load": ("time", "load_ns"),
-    "throughput": ("rate", "samples_per_s"), "memory": ("memory", "rss_bytes"),
-    "device_memory": ("memory", "device_bytes"), "size": ("memory", "size_bytes"), "error": ("ratio", "error"),
+    "latency": ("time", "p50_ns"),
+    "mean": ("time", "mean_ns"),
+    "p50": ("time", "p50_ns"),
+    "p90": ("time", "p90_ns"),
+    "p95": ("time", "p95_ns"),
+    "p99": ("time", "p99_ns"),
+    "load": ("time", "load_ns"),
+    "throughput": ("rate", "samples_per_s"),
+    "memory": ("memory", "rss_bytes"),
+    "device_memory": ("memory", "device_bytes"),
+    "size": ("memory", "size_bytes"),
+    "error": ("ratio", "error"),
     "energy": ("energy", "energy_j_per_sample"),
-}  # fmt: skip
+}
 MAX_TEXT_LENGTH = 80
 _FORM = re.compile(
     r"\s*(?P<figure>\w{1,40})\s*(?P<sign><=|>=|<|>|≤|≥)\s*"

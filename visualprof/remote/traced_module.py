@@ -15,9 +15,15 @@ from visualprof.remote.protocol import Input, TaskFailure
 _CLASS = b"megengine.traced_module.traced_module"
 #: Types by numpy's name in a pickle; an agent may have no numpy.
 _DTYPES = {
-    "f4": "float32", "f2": "float16", "i4": "int32", "i2": "int16", "i1": "int8", "u1": "uint8", "u2": "uint16",
+    "f4": "float32",
+    "f2": "float16",
+    "i4": "int32",
+    "i2": "int16",
+    "i1": "int8",
+    "u1": "uint8",
+    "u2": "uint16",
     "b1": "bool",
-}  # fmt: skip
+}
 
 
 class _Inert:

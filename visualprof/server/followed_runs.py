@@ -40,7 +40,7 @@ from visualprof.remote.recordings import (
     MAX_REQUEST_BYTES,
     MAX_TOTAL_BYTES,
     RECORDING,
-)  # fmt: skip
+)
 from visualprof.server.job_service import JobServices
 
 MARKER_FILE = ".agent"

@@ -215,9 +215,16 @@ class _ReportContents:
         shown = [view for view in views if view["name"] in self._span["views"] and view["subject"] in ("trace", "run")]
         self._answers["views"] = {"views": shown}
         self._answers["status"] = {
-            "version": version, "native_reader": "", "language": None, "read_only": True, "private": True,
-            "logdirs": [], "watching": "polling", "person": None, "link_ends_ns": None,
-        }  # fmt: skip
+            "version": version,
+            "native_reader": "",
+            "language": None,
+            "read_only": True,
+            "private": True,
+            "logdirs": [],
+            "watching": "polling",
+            "person": None,
+            "link_ends_ns": None,
+        }
         for view in shown:
             for query in self._variants(view):
                 self._add_view(view, query)

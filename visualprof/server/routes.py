@@ -105,17 +105,26 @@ class Route:
 
 
 def get(
-    path: str, *, root: str = ROOT, media: tuple[str, ...] = (JSON,), errors: Mapping[int, str] | None = None,
+    path: str,
+    *,
+    root: str = ROOT,
+    media: tuple[str, ...] = (JSON,),
+    errors: Mapping[int, str] | None = None,
     needs: RequiredRole = "viewer",
-) -> Callable[[Handler], Handler]:  # fmt: skip
+) -> Callable[[Handler], Handler]:
     """Declare a GET route."""
     return _declare_route(Route("GET", path, root, media=media, errors=errors, needs=needs))
 
 
 def mutation(
-    method: str, path: str, *, status: int = 200, content: str = "", errors: Mapping[int, str] | None = None,
+    method: str,
+    path: str,
+    *,
+    status: int = 200,
+    content: str = "",
+    errors: Mapping[int, str] | None = None,
     needs: RequiredRole = "member",
-) -> Callable[[Handler], Handler]:  # fmt: skip
+) -> Callable[[Handler], Handler]:
     """Declare a route that changes data, or a query that is too long for a URL."""
     return _declare_route(Route(method, path, status=status, content=content, errors=errors, needs=needs))
 

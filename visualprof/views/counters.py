@@ -21,9 +21,14 @@ from visualprof.views.measure.launches.launch import is_kernel
 
 _ANONYMOUS = "(anonymous namespace)"
 _RATIOS = (
-    "sm_throughput", "memory_throughput", "dram_throughput", "l2_throughput", "l1_throughput", "occupancy",
+    "sm_throughput",
+    "memory_throughput",
+    "dram_throughput",
+    "l2_throughput",
+    "l1_throughput",
+    "occupancy",
     "theoretical_occupancy",
-)  # fmt: skip
+)
 
 
 class CounterColumns(Columns):

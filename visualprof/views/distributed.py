@@ -188,9 +188,11 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
 def make_charts(result: DistributedAnswer, params: Params, top: int) -> dict[str, charts.Option]:
     """Return the charts `overlap` and `waits`: stacked bars over ranks, means over the steps."""
     parts = {
-        "computation": ("computation_ns", "overlap_ns"), "overlap": ("overlap_ns", None),
-        "communication": ("communication_ns", "overlap_ns"), "other": ("other_ns", None),
-    }  # fmt: skip
+        "computation": ("computation_ns", "overlap_ns"),
+        "overlap": ("overlap_ns", None),
+        "communication": ("communication_ns", "overlap_ns"),
+        "other": ("other_ns", None),
+    }
     labels, means = _means(result.columns)
     series = [(f"@t:distributed.{n}", means[a] - (means[b] if b else 0)) for n, (a, b) in parts.items()]
     out = {"overlap": charts.bars(labels, series)}

@@ -135,9 +135,13 @@ def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> c
     """Return the line through the points of a series, in its color."""
     data: list[Any] = [point["value"] for point in points]
     return {
-        "type": "line", "name": name, "data": [value[:2] for value in data], "showSymbol": False, "silent": True,
+        "type": "line",
+        "name": name,
+        "data": [value[:2] for value in data],
+        "showSymbol": False,
+        "silent": True,
         "lineStyle": {"width": 1.5, "type": style},
-    }  # fmt: skip
+    }
 
 
 def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
@@ -239,9 +243,13 @@ def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
         next(iter(percentiles)) if len(percentiles) == 1 and percentiles < LATENCY_METRICS else "in_evaluation.tail_ns"
     )
     fields = (
-        ("@t:column.achieved_per_s", "count"), (f"@t:column.{tail}", "ns"), ("@t:column.percentile", "count"),
-        ("@t:column.concurrency", "count"), ("@t:column.offered_per_s", "count"), ("@t:column.batch", "count"),
-    )  # fmt: skip
+        ("@t:column.achieved_per_s", "count"),
+        (f"@t:column.{tail}", "ns"),
+        ("@t:column.percentile", "count"),
+        ("@t:column.concurrency", "count"),
+        ("@t:column.offered_per_s", "count"),
+        ("@t:column.batch", "count"),
+    )
     return charts.scatter(series, fields, lines, ("value", "log"))
 
 

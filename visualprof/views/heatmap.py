@@ -26,9 +26,7 @@ from visualprof.views.measure.ranks.rank_metrics import RankMetrics
 from visualprof.views.measure.ranks.rank_summary import rank_summary
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis, analyze_run
 
-Figure = Literal[
-    "total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"
-]  # fmt: skip
+Figure = Literal["total", "own", "computation", "communication", "exposed", "overlap", "other", "wait", "transfer"]
 Group = Literal["none", "host", "rack", "data", "tensor", "pipeline", "expert"]
 ONE_BIN = np.array([0, 1])  # boundaries of a single bin
 FIGURES: tuple[Figure, ...] = get_args(Figure)

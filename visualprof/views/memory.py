@@ -248,12 +248,15 @@ def _operators(trace: Trace, device: int, low: int, high: int, owner_mask: Mask,
     groups = group(name[touched])
     first = touched[groups.first]
     columns: dict[str, Column] = {
-        "name": name_texts(trace, name[first]), "calls": np.bincount(name)[name[first]],
+        "name": name_texts(trace, name[first]),
+        "calls": np.bincount(name)[name[first]],
         "size_increase_bytes": groups.sum(total[0][touched]),
         "self_size_increase_bytes": groups.sum(direct[0][touched]),
-        "allocations": groups.sum(total[1][touched]), "self_allocations": groups.sum(direct[1][touched]),
-        "allocated_bytes": groups.sum(total[2][touched]), "self_allocated_bytes": groups.sum(direct[2][touched]),
-    }  # fmt: skip
+        "allocations": groups.sum(total[1][touched]),
+        "self_allocations": groups.sum(direct[1][touched]),
+        "allocated_bytes": groups.sum(total[2][touched]),
+        "self_allocated_bytes": groups.sum(direct[2][touched]),
+    }
     return OperatorColumns(**sort_columns(columns, "self_allocated_bytes"))
 
 

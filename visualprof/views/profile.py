@@ -20,9 +20,19 @@ from visualprof.views.answers.table import Columns, Table, take_rows
 from visualprof.views.measure.columns.timing import name_texts
 
 Order = Literal[
-    "time", "+time", "computation", "+computation", "memory", "+memory", "flops", "+flops",
-    "bandwidth", "+bandwidth", "opr_id", "+opr_id",
-]  # fmt: skip
+    "time",
+    "+time",
+    "computation",
+    "+computation",
+    "memory",
+    "+memory",
+    "flops",
+    "+flops",
+    "bandwidth",
+    "+bandwidth",
+    "opr_id",
+    "+opr_id",
+]
 UNKNOWN_DTYPE = "unknown"  # type of the inputs of operators for which the file contains no types
 COPIES = re.compile(r"Copy")
 MIN_POINT, MAX_POINT = 5, 26  # diameter of the points of the roofline, pixels
@@ -170,12 +180,16 @@ def _operators(trace: Trace, kind: str, until: str) -> tuple[dict[str, Column], 
         return name_texts(trace, trace.arg(name, chosen, 0))
 
     columns: dict[str, Column] = {
-        "time": spent[first], "name": name_texts(trace, events.name[chosen]), "type": text("type"),
-        "id": text("operator_id"), "count": np.ones(len(chosen), np.int64),
+        "time": spent[first],
+        "name": name_texts(trace, events.name[chosen]),
+        "type": text("type"),
+        "id": text("operator_id"),
+        "count": np.ones(len(chosen), np.int64),
         "computation_flo": trace.arg("flops", chosen, np.nan).astype(np.float64),
         "memory_bytes": trace.arg("bytes", chosen, np.nan).astype(np.float64),
-        "in_shapes": text("input_shapes"), "out_shapes": text("output_shapes"),
-    }  # fmt: skip
+        "in_shapes": text("input_shapes"),
+        "out_shapes": text("output_shapes"),
+    }
     return columns, [dtypes or UNKNOWN_DTYPE for dtypes in text("input_types")]
 
 
@@ -221,11 +235,16 @@ def _aggregated(operators: dict[str, Column], params: ProfileParams) -> dict[str
 
     none: list[Any] = [None] * len(groups)
     return {
-        "time": joined("time"), "name": none, "type": list(groups), "id": none,
+        "time": joined("time"),
+        "name": none,
+        "type": list(groups),
+        "id": none,
         "count": np.array([len(rows) for rows in groups.values()], np.int64),
-        "computation_flo": joined("computation_flo"), "memory_bytes": joined("memory_bytes"),
-        "in_shapes": none, "out_shapes": none,
-    }  # fmt: skip
+        "computation_flo": joined("computation_flo"),
+        "memory_bytes": joined("memory_bytes"),
+        "in_shapes": none,
+        "out_shapes": none,
+    }
 
 
 def _rated(columns: dict[str, Column]) -> dict[str, Column]:
@@ -278,10 +297,14 @@ def make_charts(result: ProfileAnswer, params: ProfileParams, top: int) -> dict[
     series: dict[str, list[charts.Option]] = {}
     for place, row in enumerate(map(int, shown)):
         type_name = kind[row]
-        series.setdefault(type_name, []).append({
-            "name": name[row] or type_name, "id": number[row] or type_name, "symbolSize": round(float(size[place]), 1),
-            "value": [float(x[place]), float(y[place]), float(spent[row]), float(bandwidth[row])],
-        })  # fmt: skip
+        series.setdefault(type_name, []).append(
+            {
+                "name": name[row] or type_name,
+                "id": number[row] or type_name,
+                "symbolSize": round(float(size[place]), 1),
+                "value": [float(x[place]), float(y[place]), float(spent[row]), float(bandwidth[row])],
+            }
+        )
     fields = (
         ("@t:profile.intensity", "intensity"),
         ("@t:profile.flops", "flop_rate"),
@@ -304,10 +327,14 @@ def _roof(x: Floats, flops: float, bandwidth: float) -> charts.Option:
     ridge = flops / bandwidth
     low, high = min(float(x.min()), ridge) / 2, max(float(x.max()), ridge) * 2
     return {
-        "type": "line", "name": "@t:profile.roof", "showSymbol": False, "silent": True,
+        "type": "line",
+        "name": "@t:profile.roof",
+        "showSymbol": False,
+        "silent": True,
         "lineStyle": {"type": "dashed", "width": 1.5},
-        "itemStyle": {"color": "@c:other"}, "data": [[low, low * bandwidth], [ridge, flops], [high, flops]],
-    }  # fmt: skip
+        "itemStyle": {"color": "@c:other"},
+        "data": [[low, low * bandwidth], [ridge, flops], [high, flops]],
+    }
 
 
 VIEW = View("profile", 25, needs, ProfileParams, compute, make_charts)

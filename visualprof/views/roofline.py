@@ -248,15 +248,20 @@ def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dic
     size = MIN_POINT + (MAX_POINT - MIN_POINT) * np.sqrt(spent[shown] / spent[shown].max())
     series: dict[str, list[charts.Option]] = {}
     for place, row in enumerate(shown.tolist()):
-        series.setdefault(f"@t:roofline.family.{rows.family[row]}", []).append({
-            "name": rows.name[row], "id": f"{rows.name[row]} {rows.input_shapes[row] or ''}",
-            "symbolSize": round(float(size[place]), 1),
-            "value": [float(x[row]), float(y[row]), float(spent[row]), float(rows.bandwidth[row])],
-        })  # fmt: skip
+        series.setdefault(f"@t:roofline.family.{rows.family[row]}", []).append(
+            {
+                "name": rows.name[row],
+                "id": f"{rows.name[row]} {rows.input_shapes[row] or ''}",
+                "symbolSize": round(float(size[place]), 1),
+                "value": [float(x[row]), float(y[row]), float(spent[row]), float(rows.bandwidth[row])],
+            }
+        )
     fields = (
-        ("@t:profile.intensity", "intensity"), ("@t:profile.flops", "flop_rate"), ("@t:column.total_ns", "ns"),
+        ("@t:profile.intensity", "intensity"),
+        ("@t:profile.flops", "flop_rate"),
+        ("@t:column.total_ns", "ns"),
         ("@t:column.bandwidth", "rate"),
-    )  # fmt: skip
+    )
     return {"roofline": charts.scatter(list(series.items()), fields, _roofs(result, x[shown]))}
 
 
@@ -302,11 +307,17 @@ def _roofs(result: RooflineAnswer, x: Floats) -> list[charts.Option]:
     for flops, name in tops:
         ridge = flops / result.bandwidth
         start = [[low, low * result.bandwidth]] if flops == tops[0][0] and low < ridge else []
-        roofs.append({
-            "type": "line", "name": f"@t:roofline.precision.{name}", "showSymbol": False, "silent": True,
-            "lineStyle": {"type": "dashed", "width": 1.5}, "itemStyle": {"color": "@c:other"},
-            "data": [*start, [max(ridge, low), flops], [high, flops]],
-        })  # fmt: skip
+        roofs.append(
+            {
+                "type": "line",
+                "name": f"@t:roofline.precision.{name}",
+                "showSymbol": False,
+                "silent": True,
+                "lineStyle": {"type": "dashed", "width": 1.5},
+                "itemStyle": {"color": "@c:other"},
+                "data": [*start, [max(ridge, low), flops], [high, flops]],
+            }
+        )
     return roofs
 
 

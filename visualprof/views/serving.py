@@ -367,15 +367,21 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
         has_tokens = ~np.isnan(tokens)
         seconds = spent[has_tokens].sum() / 1e9
         means = (steps.cache, steps.sampling, steps.host_gap, steps.device_gap)
-        rows.append((
-            phase, len(in_phase), _mean(_numbers([load.batch for load in steps.loads])[in_phase]),
-            *(_mean(steps.load_values(kind, "tokens")[in_phase]) for kind in ("prefill", "decode")),
-            *(_context(steps, kind, in_phase) for kind in ("prefill", "decode")),
-            tokens[has_tokens].sum() / seconds if seconds and tokens[has_tokens].any() else None,
-            float(spent.mean()), float(np.median(spent)), int(spent.max()),
-            *(_mean(values[in_phase]) for values in means),
-            *(float(parts[part][in_phase].mean()) for part in STEP_PARTS),
-        ))  # fmt: skip
+        rows.append(
+            (
+                phase,
+                len(in_phase),
+                _mean(_numbers([load.batch for load in steps.loads])[in_phase]),
+                *(_mean(steps.load_values(kind, "tokens")[in_phase]) for kind in ("prefill", "decode")),
+                *(_context(steps, kind, in_phase) for kind in ("prefill", "decode")),
+                tokens[has_tokens].sum() / seconds if seconds and tokens[has_tokens].any() else None,
+                float(spent.mean()),
+                float(np.median(spent)),
+                int(spent.max()),
+                *(_mean(values[in_phase]) for values in means),
+                *(float(parts[part][in_phase].mean()) for part in STEP_PARTS),
+            )
+        )
     return from_rows(PhaseColumns, rows)
 
 

@@ -56,9 +56,14 @@ class NotificationSender:
     """
 
     def __init__(
-        self, database: Database, lease_s: float, mail: Mailer | None = None, networks: Sequence[str] = (),
-        base_url: str = "", compare: Compare | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        database: Database,
+        lease_s: float,
+        mail: Mailer | None = None,
+        networks: Sequence[str] = (),
+        base_url: str = "",
+        compare: Compare | None = None,
+    ) -> None:
         self._database, self._lease_s, self._compare = database, lease_s, compare
         self._mail, self._networks, self._base_url = mail, networks, base_url
         self._begun, self._removed = time.monotonic(), float("-inf")

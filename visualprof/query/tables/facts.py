@@ -29,11 +29,14 @@ from visualprof.views.measure.steps.windows import step_windows
 from visualprof.views.measure.timeline.counter_tracks import counter_tracks
 
 KERNEL_WAIT_NS = 30_000  # as in the view `idle`
-_KINDS = {
-    "allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "alltoall": "all_to_all",
-    "broadcast": "broadcast", "isend": "send", "send": "send", "irecv": "recv", "recv": "recv", "barrier": "barrier",
-    "gather": "gather", "scatter": "scatter", "reduce": "reduce", "permute": "collective_permute",
-}  # fmt: skip
+_KINDS = dict(
+    pair.split("=")
+    for pair in """
+        allreduce=all_reduce allgather=all_gather reducescatter=reduce_scatter alltoall=all_to_all
+        broadcast=broadcast isend=send send=send irecv=recv recv=recv barrier=barrier gather=gather
+        scatter=scatter reduce=reduce permute=collective_permute
+    """.split()
+)
 _NOT_LETTERS = re.compile(r"[^a-z]+")
 
 
@@ -81,12 +84,19 @@ class TrackTable(Rows):
         processes = {pid: i for i, pid in enumerate(dict.fromkeys(track.pid for track in self.trace.tracks))}
         return [
             (
-                i, track.name, track.kind.name.lower(), track.process, track.pid, track.tid,
-                track.device if track.device >= 0 else None, track.stream if track.stream >= 0 else None,
-                i if track.kind == TrackKind.THREAD else None, processes[track.pid],
+                i,
+                track.name,
+                track.kind.name.lower(),
+                track.process,
+                track.pid,
+                track.tid,
+                track.device if track.device >= 0 else None,
+                track.stream if track.stream >= 0 else None,
+                i if track.kind == TrackKind.THREAD else None,
+                processes[track.pid],
             )
             for i, track in enumerate(self.trace.tracks)
-        ]  # fmt: skip
+        ]
 
     def _values(self, name: str, values: list[Any]) -> Values:
         if name in ("id", "utid", "upid"):

@@ -77,32 +77,54 @@ class Args(KernelArgs, gc=False):
     kernel: Text = NO_TEXT
 
 
-_COLLECTIVE_ARGUMENTS = (
-    "collective", "elements_in", "elements_out", "dtype", "group", "group_size", "group_description", "group_ranks",
-    "rank_start", "rank_stride", "group_seq", "peer", "source", "destination",
-)  # fmt: skip
+_COLLECTIVE_ARGUMENTS = tuple(
+    """
+    collective elements_in elements_out dtype group group_size group_description group_ranks rank_start
+    rank_stride group_seq peer source destination
+    """.split()
+)
 _OP_ARGUMENTS = ("external", "input_shapes", "input_strides", "input_types", "input_values", "sequence", "call_stack")
 _CALL_ARGUMENTS = ("correlation", "external", "external_old", "kernel")
 _KERNEL_ARGUMENTS = (
-    "correlation", "external", "external_old", "device", "stream", "grid", "block", "registers",
-    "shared_memory", "blocks_per_sm", "occupancy",
-)  # fmt: skip
+    "correlation",
+    "external",
+    "external_old",
+    "device",
+    "stream",
+    "grid",
+    "block",
+    "registers",
+    "shared_memory",
+    "blocks_per_sm",
+    "occupancy",
+)
 _COPY_ARGUMENTS = ("correlation", "external", "external_old", "device", "stream", "bytes")
 _MEMORY_ARGUMENTS = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
 # Most events are of these categories. Requesting only the arguments that they have saves a third of the time.
 ARGUMENTS_BY_CATEGORY = {
-    "cpu_op": _OP_ARGUMENTS + _COLLECTIVE_ARGUMENTS, "Operator": (*_OP_ARGUMENTS, "input_shapes_old"),
-    "cuda_runtime": _CALL_ARGUMENTS, "cuda_driver": _CALL_ARGUMENTS, "Runtime": _CALL_ARGUMENTS,
-    "kernel": _KERNEL_ARGUMENTS + _COLLECTIVE_ARGUMENTS, "Kernel": _KERNEL_ARGUMENTS,
-    "gpu_memcpy": _COPY_ARGUMENTS, "gpu_memset": _COPY_ARGUMENTS, "Memcpy": _COPY_ARGUMENTS, "Memset": _COPY_ARGUMENTS,
-    "cpu_instant_event": _MEMORY_ARGUMENTS, "python_function": (), "gpu_user_annotation": ("external",),
+    "cpu_op": _OP_ARGUMENTS + _COLLECTIVE_ARGUMENTS,
+    "Operator": (*_OP_ARGUMENTS, "input_shapes_old"),
+    "cuda_runtime": _CALL_ARGUMENTS,
+    "cuda_driver": _CALL_ARGUMENTS,
+    "Runtime": _CALL_ARGUMENTS,
+    "kernel": _KERNEL_ARGUMENTS + _COLLECTIVE_ARGUMENTS,
+    "Kernel": _KERNEL_ARGUMENTS,
+    "gpu_memcpy": _COPY_ARGUMENTS,
+    "gpu_memset": _COPY_ARGUMENTS,
+    "Memcpy": _COPY_ARGUMENTS,
+    "Memset": _COPY_ARGUMENTS,
+    "cpu_instant_event": _MEMORY_ARGUMENTS,
+    "python_function": (),
+    "gpu_user_annotation": ("external",),
     "mtia_ccp_events": ("correlation", "external", "device", "stream", "size"),
-}  # fmt: skip
+}
 
-_COPIED_ARGUMENTS = (
-    "grid", "block", "input_types", "input_values", "call_stack", "input_shapes", "input_strides", "input_shapes_old",
-    "external", "external_old", "sequence", "registers", "shared_memory", "blocks_per_sm", "bytes", "size", "kernel",
-)  # fmt: skip
+_COPIED_ARGUMENTS = tuple(
+    """
+    grid block input_types input_values call_stack input_shapes input_strides input_shapes_old external
+    external_old sequence registers shared_memory blocks_per_sm bytes size kernel
+    """.split()
+)
 _TRACE_NAMES = {
     "size": "bytes",
     "input_shapes_old": "input_shapes",
@@ -113,13 +135,24 @@ _TRACE_NAMES = {
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 OPTIMIZER = pattern(r"^Optimizer\.(step|zero_grad)#")
 DEVICE_CATEGORIES = {
-    "mtia_ccp_events": Category.KERNEL, "concurrent_kernel": Category.KERNEL, "collective_comm": Category.COMM,
-    "mtia_insight": Category.OTHER, "cuda_profiler_range": Category.OTHER, "musa_profiler_range": Category.OTHER,
-}  # fmt: skip
+    "mtia_ccp_events": Category.KERNEL,
+    "concurrent_kernel": Category.KERNEL,
+    "collective_comm": Category.COMM,
+    "mtia_insight": Category.OTHER,
+    "cuda_profiler_range": Category.OTHER,
+    "musa_profiler_range": Category.OTHER,
+}
 HOST_CATEGORIES = {
-    "operator", "cpu_op", "user_annotation", "python_function", "overhead", "trace", "cpu_instant_event", "enqueue",
+    "operator",
+    "cpu_op",
+    "user_annotation",
+    "python_function",
+    "overhead",
+    "trace",
+    "cpu_instant_event",
+    "enqueue",
     "dequeue",
-}  # fmt: skip
+}
 CANN_CALL = pattern(r"^(?:AscendCL|Node|Model|Hccl|Communication|Runtime)@")
 # Categories of arrows to device work, for files without correlation ids: from calls, then from operators
 LAUNCH_ARROWS = (r"HostToDevice", r"ac2g$", r"async_(?:npu|gpu|mlu|xpu|musa|gcu|hpu)$")

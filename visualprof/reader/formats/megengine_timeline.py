@@ -76,10 +76,15 @@ class LaneArgs(Parameters, gc=False):
 
 
 STAGE_CATEGORIES = {
-    "step": Category.STEP, "forward": Category.FORWARD, "backward": Category.BACKWARD,
-    "optimizer": Category.OPTIMIZER, "optim": Category.OPTIMIZER, "optimizer_step": Category.OPTIMIZER,
-    "dataloader": Category.DATALOADER, "data": Category.DATALOADER,
-}  # fmt: skip
+    "step": Category.STEP,
+    "forward": Category.FORWARD,
+    "backward": Category.BACKWARD,
+    "optimizer": Category.OPTIMIZER,
+    "optim": Category.OPTIMIZER,
+    "optimizer_step": Category.OPTIMIZER,
+    "dataloader": Category.DATALOADER,
+    "data": Category.DATALOADER,
+}
 STEP_MARK = "ProfilerStep#"  # written by visualprof.capture; MegEngine itself marks no steps
 WAIT_SCOPE = "visualprof: wait for the device"  # written by visualprof.capture at the end of a step
 TRACE_NAMES = {"op_type": "type", "name": "graph_name"}  # arguments with other names in a trace

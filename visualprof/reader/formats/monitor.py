@@ -33,16 +33,25 @@ _HEADER = pattern(rb'^\s*\{[^\n]{0,400}"schema"\s*:\s*"visualprof\.monitor/\d+"'
 _SAMPLE = pattern(rb'^\s*\{\s*"t_ns"\s*:\s*[0-9]+\s*,\s*"phase"\s*:')
 # (key, counter name, factor). A name ends in its unit; the timeline formats names with "bytes" as sizes.
 HOST_COUNTERS = (
-    ("cpu", "CPU %", 100.0), ("child_cpu", "child CPU %", 100.0), ("load1", "load", 1.0),
-    ("pressure", "CPU pressure %", 100.0), ("rss_bytes", "RSS bytes", 1.0),
-    ("read_bytes_s", "disk reads bytes/s", 1.0), ("written_bytes_s", "disk writes bytes/s", 1.0),
-    ("involuntary_switches", "involuntary switches", 1.0), ("cpu_power_w", "CPU power W", 1.0),
-)  # fmt: skip
+    ("cpu", "CPU %", 100.0),
+    ("child_cpu", "child CPU %", 100.0),
+    ("load1", "load", 1.0),
+    ("pressure", "CPU pressure %", 100.0),
+    ("rss_bytes", "RSS bytes", 1.0),
+    ("read_bytes_s", "disk reads bytes/s", 1.0),
+    ("written_bytes_s", "disk writes bytes/s", 1.0),
+    ("involuntary_switches", "involuntary switches", 1.0),
+    ("cpu_power_w", "CPU power W", 1.0),
+)
 GPU_COUNTERS = (
-    ("util", "utilization %", 100.0), ("mem_util", "mem utilization %", 100.0), ("sm_mhz", "SM clock MHz", 1.0),
-    ("mem_mhz", "mem clock MHz", 1.0), ("memory_bytes", "memory bytes", 1.0), ("power_w", "power W", 1.0),
+    ("util", "utilization %", 100.0),
+    ("mem_util", "mem utilization %", 100.0),
+    ("sm_mhz", "SM clock MHz", 1.0),
+    ("mem_mhz", "mem clock MHz", 1.0),
+    ("memory_bytes", "memory bytes", 1.0),
+    ("power_w", "power W", 1.0),
     ("temperature_c", "temperature C", 1.0),
-)  # fmt: skip
+)
 # NVML's nvmlClocksEventReason*. Idle clocks, a user's setting and display clocks do not slow down a run.
 REASON_BITS = {0x4: "power cap", 0x8: "hw slowdown", 0x20: "sw thermal", 0x40: "hw thermal", 0x80: "hw power brake"}
 HARMLESS_REASON = pattern(

@@ -27,9 +27,19 @@ _NAME_COLUMN, _SECTION_COLUMN, _METRIC_COLUMN, _UNIT_COLUMN, _VALUE_COLUMN = (
 )
 # Columns that describe the launch; all other columns of the raw page are metrics.
 _LAUNCH_COLUMNS = (
-    "ID", "Process ID", "Process Name", "Host Name", _NAME_COLUMN, "Kernel Time", "Context", "Stream", "Block Size",
-    "Grid Size", "Device", "CC",
-)  # fmt: skip
+    "ID",
+    "Process ID",
+    "Process Name",
+    "Host Name",
+    _NAME_COLUMN,
+    "Kernel Time",
+    "Context",
+    "Stream",
+    "Block Size",
+    "Grid Size",
+    "Device",
+    "CC",
+)
 _EXTENT_COLUMNS = ("Grid Size", "Block Size")
 _SIZES = pattern(r"\d{1,10}")
 _GROUPED = pattern(r"^-?\d{1,3}(,\d{3})+$")

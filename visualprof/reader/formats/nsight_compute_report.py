@@ -27,9 +27,12 @@ _SOURCES, _RESULTS, _STRINGS, _PAYLOAD = 1, 2, 4, 5
 _NAMES, _GRID, _BLOCK, _METRICS, _SECTIONS, _STREAM = (7, 6, 5), 10, 11, 13, 17, 23
 # (pattern of a metric's name, unit); the first match wins
 _UNITS = (
-    (pattern("time_duration"), "ns"), (pattern("pct"), "%"), (pattern("bytes.*per_second"), "byte/s"),
-    (pattern("per_second"), "1/s"), (pattern("bytes|launch__shared_mem_(per_block|config)"), "byte"),
-)  # fmt: skip
+    (pattern("time_duration"), "ns"),
+    (pattern("pct"), "%"),
+    (pattern("bytes.*per_second"), "byte/s"),
+    (pattern("per_second"), "1/s"),
+    (pattern("bytes|launch__shared_mem_(per_block|config)"), "byte"),
+)
 _DEVICE_PREFIX = "device__attribute_"
 
 

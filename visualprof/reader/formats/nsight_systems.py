@@ -58,8 +58,10 @@ NO_VERSION = 1000  # before all versions
 _PROCESS_RANGES_TRACK, _GRAPH_NAME = "NVTX (process)", "CUDA graph"
 _PUSH_POP_RANGE, _START_END_RANGE = 59, 60  # types of NVTX ranges: per thread, and per process
 _NUMBER_COLUMNS = {
-    "registers": "registersPerThread", "shared_memory": "staticSharedMemory + dynamicSharedMemory", "bytes": "bytes",
-}  # fmt: skip
+    "registers": "registersPerThread",
+    "shared_memory": "staticSharedMemory + dynamicSharedMemory",
+    "bytes": "bytes",
+}
 
 
 def start(head: bytes) -> bool:
@@ -264,9 +266,14 @@ class _Report:
         distinct, key_index = np.unique(keys, axis=0, return_inverse=True)
         tracks = np.array([self._stream(*key) for key in distinct.tolist()], np.int64)
         builder.events(
-            ts=columns["start"], dur=_durations(columns, _UNKNOWN_DURATION), name=names, category=categories,
-            track=tracks[key_index.ravel()], row=row, corr=columns["correlationId"],
-        )  # fmt: skip
+            ts=columns["start"],
+            dur=_durations(columns, _UNKNOWN_DURATION),
+            name=names,
+            category=categories,
+            track=tracks[key_index.ravel()],
+            row=row,
+            corr=columns["correlationId"],
+        )
         for argument, column in _NUMBER_COLUMNS.items():
             is_known = columns[column] > 0
             builder.arg(argument, row[is_known], columns[column][is_known])
@@ -283,9 +290,14 @@ class _Report:
         dur = _durations(columns)
         correlation = columns.get("correlationId", np.zeros(len(names), np.int64))
         self._builder.events(
-            ts=columns["start"], dur=dur, name=names, category=categories,
-            track=track, row=row, corr=np.where(categories == Category.RUNTIME, correlation, 0),
-        )  # fmt: skip
+            ts=columns["start"],
+            dur=dur,
+            name=names,
+            category=categories,
+            track=track,
+            row=row,
+            corr=np.where(categories == Category.RUNTIME, correlation, 0),
+        )
         return row
 
     def _read_ranges(self) -> None:
@@ -371,9 +383,13 @@ class _Report:
         """Set devices, host and clock."""
         start_times = self._read_columns("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))["utcEpochNs"]
         self._builder.describe(
-            framework=self._framework, producer="Nsight Systems", device_type="cuda", devices=tuple(self._devices()),
-            host=self._host(), clock_origin_ns=int(start_times[0]) if len(start_times) else -1,
-        )  # fmt: skip
+            framework=self._framework,
+            producer="Nsight Systems",
+            device_type="cuda",
+            devices=tuple(self._devices()),
+            host=self._host(),
+            clock_origin_ns=int(start_times[0]) if len(start_times) else -1,
+        )
 
     def _host(self) -> str:
         existing = self._column_names("TARGET_INFO_SYSTEM_ENV")

@@ -52,18 +52,36 @@ ARGUMENTS_BY_CATEGORY = {
     "OperatorInner": ("start_time", "end_time"),
 }
 _COPIED_ARGUMENTS = (
-    "grid", "block", "input_shapes", "input_types", "call_stack", "registers", "shared_memory", "blocks_per_sm",
+    "grid",
+    "block",
+    "input_shapes",
+    "input_types",
+    "call_stack",
+    "registers",
+    "shared_memory",
+    "blocks_per_sm",
     "bytes",
-)  # fmt: skip
+)
 CATEGORIES = {
-    "Operator": Category.OP, "PythonOp": Category.OP, "OperatorInner": Category.OP_PART,
-    "DygraphKernelLaunch": Category.OP_PART, "StaticKernelLaunch": Category.OP_PART,
-    "UserDefined": Category.OP_PART, "PythonUserDefined": Category.ANNOTATION,
-    "Dataloader": Category.DATALOADER, "ProfileStep": Category.STEP, "Forward": Category.FORWARD,
-    "Backward": Category.BACKWARD, "Optimization": Category.OPTIMIZER, "Communication": Category.COMM,
-    "CudaRuntime": Category.RUNTIME, "MluRuntime": Category.RUNTIME, "Kernel": Category.KERNEL,
-    "Memcpy": Category.MEMCPY, "Memset": Category.MEMSET,
-}  # fmt: skip
+    "Operator": Category.OP,
+    "PythonOp": Category.OP,
+    "OperatorInner": Category.OP_PART,
+    "DygraphKernelLaunch": Category.OP_PART,
+    "StaticKernelLaunch": Category.OP_PART,
+    "UserDefined": Category.OP_PART,
+    "PythonUserDefined": Category.ANNOTATION,
+    "Dataloader": Category.DATALOADER,
+    "ProfileStep": Category.STEP,
+    "Forward": Category.FORWARD,
+    "Backward": Category.BACKWARD,
+    "Optimization": Category.OPTIMIZER,
+    "Communication": Category.COMM,
+    "CudaRuntime": Category.RUNTIME,
+    "MluRuntime": Category.RUNTIME,
+    "Kernel": Category.KERNEL,
+    "Memcpy": Category.MEMCPY,
+    "Memset": Category.MEMSET,
+}
 DEVICE_CATEGORIES = ("Kernel", "Memcpy", "Memset")
 DURATION_SUFFIX = re.compile(r"\[[\d.]+ (?:ns|us|ms|s)\]$")
 

@@ -163,10 +163,12 @@ def read(source: Source, builder: TraceBuilder) -> None:
     for process in document.processes:
         rows = _ProcessReader(builder, process, rows).read()
     builder.describe(
-        framework="hip", producer="rocprofv3", device_type="hip",
+        framework="hip",
+        producer="rocprofv3",
+        device_type="hip",
         host=next((process.metadata.node.hostname for process in document.processes), ""),
         devices=tuple({device.id: device for p in document.processes for device in _devices(p).values()}.values()),
-    )  # fmt: skip
+    )
     counted = sum(len(process.callback_records.counter_collection) for process in document.processes)
     if counted:
         builder.warn(
@@ -203,8 +205,10 @@ class _ProcessReader:
         self._add_kernels(records.kernel_dispatch)
         self._add_copies(records.memory_copy)
         for calls, category in (
-            (records.hip_api, Category.RUNTIME), (records.hsa_api, Category.RUNTIME), (records.rccl_api, Category.COMM),
-        ):  # fmt: skip
+            (records.hip_api, Category.RUNTIME),
+            (records.hsa_api, Category.RUNTIME),
+            (records.rccl_api, Category.COMM),
+        ):
             self._add_calls(calls, category)
         self._add_ranges(records.marker_api)
         return self._rows
@@ -248,18 +252,26 @@ class _ProcessReader:
         self._add(records, names, Category.ANNOTATION, tracks, marks)
 
     def _add(
-        self, records: Sequence[_Record], names: Iterable[str], categories: Sequence[int] | Category,
-        tracks: Sequence[int], marks: Ints | bool = False,
-    ) -> Ints:  # fmt: skip
+        self,
+        records: Sequence[_Record],
+        names: Iterable[str],
+        categories: Sequence[int] | Category,
+        tracks: Sequence[int],
+        marks: Ints | bool = False,
+    ) -> Ints:
         """Add events and return their rows; `marks` are instants."""
         row = self._rows + np.arange(len(records))
         self._rows += len(records)
         ts, end = (_numbers(getattr(r, f"{side}_timestamp") for r in records) for side in ("start", "end"))
         self._builder.events(
-            ts=ts, dur=np.where(marks, -1, end - ts), name=self._builder.strings(names), row=row,
+            ts=ts,
+            dur=np.where(marks, -1, end - ts),
+            name=self._builder.strings(names),
+            row=row,
             category=categories if isinstance(categories, Category) else np.array(categories, np.int64),
-            track=np.array(tracks, np.int64), corr=_numbers(record.correlation_id.internal for record in records),
-        )  # fmt: skip
+            track=np.array(tracks, np.int64),
+            corr=_numbers(record.correlation_id.internal for record in records),
+        )
         return row
 
     def _operation(self, record: _Record) -> str:

@@ -21,8 +21,15 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 ACTIONS = ("", "PREEXISTING", "CREATE", "INCREMENT_VERSION", "DESTROY")
 CATEGORIES = (
-    "parameter", "optimizer_state", "input", "temporary", "activation", "gradient", "autograd", "unknown",
-)  # fmt: skip
+    "parameter",
+    "optimizer_state",
+    "input",
+    "temporary",
+    "activation",
+    "gradient",
+    "autograd",
+    "unknown",
+)
 ABSURD_BYTES = 1 << 62  # not a size: the builder drops it
 MAX_BYTES = 1 << 30  # 40 bytes per event
 _TOTALS_START = pattern(rb"[\xef\xbb\xbf\s]*\[\s*\[\s*\d{9,}\s*(,\s*\d{9,}|\]\s*,\s*\[\s*\[)")

@@ -122,10 +122,14 @@ class _SpaceReader:
                 msg("formats.damaged_parts_file_left", f"{self._damaged:,} damaged parts of the file were left out")
             )
         self._builder.describe(
-            framework=self._framework, producer="XLA profiler", host=self._host, device_type=self._type,
-            devices=tuple(self._devices), clock_origin_ns=self._origin_ns,
+            framework=self._framework,
+            producer="XLA profiler",
+            host=self._host,
+            device_type=self._type,
+            devices=tuple(self._devices),
+            clock_origin_ns=self._origin_ns,
             device_work="operator" if self._type == "tpu" else "kernel",
-        )  # fmt: skip
+        )
 
     def _fields(self, start: Ints, end: Ints) -> Fields:
         parsed, damaged = parse_fields(self._data, start, end)

@@ -18,9 +18,14 @@ _log = logging.getLogger(__name__)
 
 # Not "modified": a file that is written quickly would cause thousands per second. The scans detect growth.
 _WATCHED_EVENTS: list[type[events.FileSystemEvent]] = [
-    events.FileCreatedEvent, events.FileClosedEvent, events.FileMovedEvent, events.FileDeletedEvent,
-    events.DirCreatedEvent, events.DirMovedEvent, events.DirDeletedEvent,
-]  # fmt: skip
+    events.FileCreatedEvent,
+    events.FileClosedEvent,
+    events.FileMovedEvent,
+    events.FileDeletedEvent,
+    events.DirCreatedEvent,
+    events.DirMovedEvent,
+    events.DirDeletedEvent,
+]
 # On these the kernel only reports changes made on this machine.
 _REMOTE_FILE_SYSTEMS = {
     "nfs",

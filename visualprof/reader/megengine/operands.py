@@ -14,12 +14,13 @@ from visualprof.reader.megengine.tensors import enclosing_marks
 from visualprof.reader.trace import Ints
 from visualprof.reader.trace.builder import TraceBuilder
 
-PARAMETERS = (
-    "mode", "pad_h", "pad_w", "stride_h", "stride_w", "dilate_h", "dilate_w", "window_h", "window_w",
-    "sparse", "format", "compute_mode", "transposeA", "transposeB", "axis", "keepdim", "data_type",
-    "fwd_mode", "param_dim", "epsilon", "avg_factor", "scale", "bias", "ndim", "affine", "eps",
-    "normalized_dim", "normalized_size", "value",
-)  # fmt: skip
+PARAMETERS = tuple(
+    """
+    mode pad_h pad_w stride_h stride_w dilate_h dilate_w window_h window_w sparse format compute_mode
+    transposeA transposeB axis keepdim data_type fwd_mode param_dim epsilon avg_factor scale bias ndim
+    affine eps normalized_dim normalized_size value
+    """.split()
+)
 MAX_TENSORS = 16  # operators with more tensors get no shapes
 NUMBER_TEXT = re.compile(r"-?\d{1,18}(\.\d{1,18})?")
 

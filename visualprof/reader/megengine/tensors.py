@@ -16,11 +16,32 @@ from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 
 # Bits per element; the names are those of MegEngine's DTypeEnum.
 ELEMENT_BITS = {
-    "Float32": 32, "Float16": 16, "BFloat16": 16, "Float64": 64, "Complex64": 64,
-    "Int64": 64, "Uint64": 64, "Int32": 32, "Uint32": 32, "Int16": 16, "Uint16": 16, "Int8": 8, "Uint8": 8, "Byte": 8,
-    "Bool": 8, "IntB1": 1, "IntB2": 2, "IntB4": 4, "QuantizedS32": 32, "QuantizedS16": 16, "QuantizedS8": 8,
-    "Quantized8Asymm": 8, "QuantizedS4": 4, "Quantized4Asymm": 4, "QuantizedS1": 1,
-}  # fmt: skip
+    "Float32": 32,
+    "Float16": 16,
+    "BFloat16": 16,
+    "Float64": 64,
+    "Complex64": 64,
+    "Int64": 64,
+    "Uint64": 64,
+    "Int32": 32,
+    "Uint32": 32,
+    "Int16": 16,
+    "Uint16": 16,
+    "Int8": 8,
+    "Uint8": 8,
+    "Byte": 8,
+    "Bool": 8,
+    "IntB1": 1,
+    "IntB2": 2,
+    "IntB4": 4,
+    "QuantizedS32": 32,
+    "QuantizedS16": 16,
+    "QuantizedS8": 8,
+    "Quantized8Asymm": 8,
+    "QuantizedS4": 4,
+    "Quantized4Asymm": 4,
+    "QuantizedS1": 1,
+}
 
 
 def memory_device(comp_node: str, numbers: Mapping[str, int]) -> int:

@@ -15,14 +15,18 @@ from visualprof.reader.source import Source
 
 IDENTIFIER = b"mgv2"
 MAX_BYTES = 1 << 32
-DTYPES = (
-    "Float32", "Uint8", "Int8", "Int16", "Int32", "IntB1", "IntB2", "IntB4", "Byte", "Float16", "UintB4",
-    "Quantized8Asymm", "QuantizedS32", "QuantizedS8", "Quantized4Asymm", "QuantizedS4", "QuantizedS16", "BFloat16",
-    "Bool", "Uint16", "QuantizedS1", "Complex64",
-)  # fmt: skip
+DTYPES = tuple(
+    """
+    Float32 Uint8 Int8 Int16 Int32 IntB1 IntB2 IntB4 Byte Float16 UintB4 Quantized8Asymm QuantizedS32
+    QuantizedS8 Quantized4Asymm QuantizedS4 QuantizedS16 BFloat16 Bool Uint16 QuantizedS1 Complex64
+    """.split()
+)
 CONSTANT_TYPES = (
-    "ImmutableTensor", "SharedDeviceTensor", "MultipleDeviceTensorHolder", "MultipleDeviceTensorWithFormatHolder",
-)  # fmt: skip
+    "ImmutableTensor",
+    "SharedDeviceTensor",
+    "MultipleDeviceTensorHolder",
+    "MultipleDeviceTensorWithFormatHolder",
+)
 INPUT_TYPES = ("Host2DeviceCopy",)
 
 

@@ -15,9 +15,13 @@ STRING = 8
 DATA_FIELDS = ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 # Attributes of Constant with the value itself: type, and whether it is a list.
 SCALAR_ATTRIBUTES = {
-    "value_float": (1, False), "value_floats": (1, True), "value_int": (7, False), "value_ints": (7, True),
-    "value_string": (STRING, False), "value_strings": (STRING, True),
-}  # fmt: skip
+    "value_float": (1, False),
+    "value_floats": (1, True),
+    "value_int": (7, False),
+    "value_ints": (7, True),
+    "value_string": (STRING, False),
+    "value_strings": (STRING, True),
+}
 LIST_FIELDS = {1: "floats", 7: "ints", STRING: "strings"}
 
 

@@ -23,13 +23,15 @@ OLDEST_VERSION = 10
 CHARS_PER_PIECE = 1 << 20
 MAX_ATTRIBUTE_CHARS = 200
 CONSTANT_TYPES = ("Const", "Constant")
-DTYPES = {
-    "f64": "float64", "fp64": "float64", "f32": "float32", "fp32": "float32", "f16": "float16", "fp16": "float16",
-    "bf16": "bfloat16", "i64": "int64", "i32": "int32", "i16": "int16", "i8": "int8", "u64": "uint64", "u32": "uint32",
-    "u16": "uint16", "u8": "uint8", "bool": "bool", "boolean": "bool", "f8e4m3": "float8_e4m3fn",
-    "f8e5m2": "float8_e5m2", "f8e8m0": "float8_e8m0", "f4e2m1": "float4_e2m1", "i4": "int4", "u6": "uint6",
-    "u4": "uint4", "u3": "uint3", "u2": "uint2", "u1": "uint1", "bin": "uint1",
-}  # fmt: skip
+DTYPES = dict(
+    pair.split("=")
+    for pair in """
+        f64=float64 fp64=float64 f32=float32 fp32=float32 f16=float16 fp16=float16 bf16=bfloat16
+        i64=int64 i32=int32 i16=int16 i8=int8 u64=uint64 u32=uint32 u16=uint16 u8=uint8 bool=bool
+        boolean=bool f8e4m3=float8_e4m3fn f8e5m2=float8_e5m2 f8e8m0=float8_e8m0 f4e2m1=float4_e2m1
+        i4=int4 u6=uint6 u4=uint4 u3=uint3 u2=uint2 u1=uint1 bin=uint1
+    """.split()
+)
 
 
 @dataclass
@@ -195,9 +197,14 @@ class _NetWalker:
             self._node(layer, tuple(inputs), tuple(outputs), outer, parameter_values, result_values)
 
     def _node(
-        self, layer: _Layer, inputs: tuple[int, ...], outputs: tuple[int, ...], outer: tuple[Scope, ...],
-        parameter_values: dict[str, tuple[int, ...]], result_values: dict[str, tuple[int, ...]],
-    ) -> None:  # fmt: skip
+        self,
+        layer: _Layer,
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
+        outer: tuple[Scope, ...],
+        parameter_values: dict[str, tuple[int, ...]],
+        result_values: dict[str, tuple[int, ...]],
+    ) -> None:
         """Add a layer as a node; parameters and results are the ends of their net."""
         name, kind = layer.name, layer.type
         if kind == "Parameter":
@@ -231,9 +238,14 @@ class _NetWalker:
             self._body(layer, net, layer.links.get(tag.replace("body", "port_map"), []), inputs, outputs, body_scope)
 
     def _body(
-        self, layer: _Layer, net: _Net, links: list[dict[str, str]], inputs: tuple[int, ...], outputs: tuple[int, ...],
+        self,
+        layer: _Layer,
+        net: _Net,
+        links: list[dict[str, str]],
+        inputs: tuple[int, ...],
+        outputs: tuple[int, ...],
         scope: tuple[Scope, ...],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Add a body, bound by its port map from ports of the layer to parameters and results of the body."""
         rows = dict(zip((*layer.inputs, *layer.outputs), (*inputs, *outputs), strict=True))
         ends: dict[str, dict[str, tuple[int, ...]]] = {"input": {}, "output": {}}

@@ -18,11 +18,14 @@ from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 30
-DTYPES = {
-    "t_bool": "bool", "t_f16": "float16", "t_f32": "float32", "t_f64": "float64", "t_bf16": "bfloat16", "t_i8": "int8",
-    "t_ui8": "uint8", "t_i16": "int16", "t_i32": "int32", "t_i64": "int64", "t_c64": "complex64",
-    "t_c128": "complex128", "t_f8e4m3fn": "float8_e4m3fn", "t_f8e5m2": "float8_e5m2",
-}  # fmt: skip
+DTYPES = dict(
+    pair.split("=")
+    for pair in """
+        t_bool=bool t_f16=float16 t_f32=float32 t_f64=float64 t_bf16=bfloat16 t_i8=int8 t_ui8=uint8
+        t_i16=int16 t_i32=int32 t_i64=int64 t_c64=complex64 t_c128=complex128 t_f8e4m3fn=float8_e4m3fn
+        t_f8e5m2=float8_e5m2
+    """.split()
+)
 BRANCH_NAMES = {"if": ("then_branch", "else_branch")}
 INTERNAL_ATTRIBUTES = ("struct_name", "stop_gradient", "op_callstack", "place")
 
@@ -134,9 +137,14 @@ class _ProgramWalker:
             self._add_operator(operator, kind, attributes, inputs, outputs, outer)
 
     def _add_operator(
-        self, operator: _Operator, kind: str, attributes: dict[str, str], inputs: tuple[int, ...],
-        outputs: list[_Output], outer: tuple[Scope, ...],
-    ) -> None:  # fmt: skip
+        self,
+        operator: _Operator,
+        kind: str,
+        attributes: dict[str, str],
+        inputs: tuple[int, ...],
+        outputs: list[_Output],
+        outer: tuple[Scope, ...],
+    ) -> None:
         label = f"{kind}_{self._names[kind]}"
         self._names[kind] += 1
         scope = (*outer, *split_scopes(f"{attributes.get('struct_name', '')}/x", "/")[0])

@@ -17,9 +17,22 @@ MAX_BYTES = 1 << 31
 BLOCK_TYPE, BLOCKS_TYPE = 8, 10  # AttrType
 # VarType.Type of framework.proto.
 DTYPES = {
-    0: "bool", 1: "int16", 2: "int32", 3: "int64", 4: "float16", 5: "float32", 6: "float64", 19: "uint64", 20: "uint8",
-    21: "int8", 22: "bfloat16", 23: "complex64", 24: "complex128", 32: "float8_e4m3fn", 33: "float8_e5m2",
-}  # fmt: skip
+    0: "bool",
+    1: "int16",
+    2: "int32",
+    3: "int64",
+    4: "float16",
+    5: "float32",
+    6: "float64",
+    19: "uint64",
+    20: "uint8",
+    21: "int8",
+    22: "bfloat16",
+    23: "complex64",
+    24: "complex128",
+    32: "float8_e4m3fn",
+    33: "float8_e5m2",
+}
 
 
 def sniff(head: bytes) -> bool:

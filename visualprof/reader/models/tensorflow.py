@@ -38,10 +38,13 @@ WEIGHT_TYPES = ("Const", "VarHandleOp", "VariableV2", "Variable")
 SOURCE_TYPES = (*INPUT_TYPES, *WEIGHT_TYPES, "NoOp")
 # Types of types.proto; 100 more means a reference.
 DTYPES = (
-    "", "float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool", "qint8",
-    "quint8", "qint32", "bfloat16", "qint16", "quint16", "uint16", "complex128", "float16", "resource", "variant",
-    "uint32", "uint64", "float8_e5m2", "float8_e4m3fn",
-)  # fmt: skip
+    "",
+    *"""
+    float32 float64 int32 uint8 int16 int8 string complex64 int64 bool qint8 quint8 qint32 bfloat16
+    qint16 quint16 uint16 complex128 float16 resource variant uint32 uint64 float8_e5m2
+    float8_e4m3fn
+    """.split(),
+)
 # Attributes that give the type of an output, in order of preference.
 DTYPE_ATTRIBUTES = ("DstT", "dtype", "out_type", "output_type", "Tparams", "T", "Tidx")
 BOOLEAN_TYPES = re.compile(r"(Greater|Less)(Equal)?|(Not|Approximate)?Equal|Logical\w+|Any|All|Is(Nan|Inf|Finite)")
@@ -413,10 +416,14 @@ def _text(attribute: Message) -> str:
 def _list_items(message: Message) -> Iterator[object]:
     """Return the items of a list, at most `MAX_ATTRIBUTE_CHARS`."""
     items = chain(
-        message.texts(2), message.numbers(3), (round(f, 6) for f in message.reals(4)), map(bool, message.numbers(5)),
-        map(_dtype, message.numbers(6)), (f"[{_sizes(m)}]" for m in message.messages(7)),
+        message.texts(2),
+        message.numbers(3),
+        (round(f, 6) for f in message.reals(4)),
+        map(bool, message.numbers(5)),
+        map(_dtype, message.numbers(6)),
+        (f"[{_sizes(m)}]" for m in message.messages(7)),
         (m.text(1) for m in message.messages(9)),
-    )  # fmt: skip
+    )
     return islice(items, MAX_ATTRIBUTE_CHARS)
 
 

@@ -16,8 +16,15 @@ from visualprof.reader.source import Source
 MAGIC = b"PK\x03\x04"
 PICKLE_START = re.compile(rb"\x80[\x02-\x05]")
 ARCHIVE_ERRORS = (
-    zipfile.BadZipFile, zlib.error, OSError, EOFError, RuntimeError, NotImplementedError, ValueError, struct.error,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    OSError,
+    EOFError,
+    RuntimeError,
+    NotImplementedError,
+    ValueError,
+    struct.error,
+)
 MAX_ENTRIES = 500_000
 MAX_UNPACK_RATIO = 500  # JSON of a graph compresses 10 to 60 times
 

@@ -29,11 +29,12 @@ EXPORT_HINT = msg(
     "models.export_model_torch_export_save", "export the model with torch.export.save or torch.onnx.export"
 )
 # Operators that inspect tensors or convert types, without producing a tensor.
-IGNORED_OPERATORS = frozenset({
-    "size", "dim", "len", "shape", "dtype", "device", "append", "format", "warn", "NumToTensor", "Int",
-    "ScalarImplicit", "IntImplicit", "FloatImplicit",
-    "__is__", "__isnot__", "__not__", "__contains__", "__range_length", "__derive_index",
-})  # fmt: skip
+IGNORED_OPERATORS = frozenset(
+    """
+    size dim len shape dtype device append format warn NumToTensor Int ScalarImplicit IntImplicit
+    FloatImplicit __is__ __isnot__ __not__ __contains__ __range_length __derive_index
+    """.split()
+)
 
 
 @dataclass

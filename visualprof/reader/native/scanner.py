@@ -96,10 +96,14 @@ class Reader:
         types, masks = fields.types, fields.masks
         self.address = _check_allocated(
             _call("vp_reader_new", c_void_p, c_void_p, c_void_p, c_int32, c_void_p, c_void_p, c_int32)(
-                self._names[0], (c_int32 * len(types))(*types.values()), len(types),
-                self._names[1], (c_uint64 * len(masks))(*masks.values()), len(masks),
+                self._names[0],
+                (c_int32 * len(types))(*types.values()),
+                len(types),
+                self._names[1],
+                (c_uint64 * len(masks))(*masks.values()),
+                len(masks),
             )
-        )  # fmt: skip
+        )
 
     def __del__(self) -> None:
         _call("vp_reader_free", None, c_void_p)(getattr(self, "address", None))

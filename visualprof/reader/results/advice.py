@@ -13,8 +13,16 @@ Json = dict[str, Any]
 SCHEMA = "visualprof.advice/1"
 MAX_ROWS = 200
 VERDICTS = (
-    "faster", "equal", "slower", "undecided", "wrong", "no effect", "failed", "not tried", "does not apply",
-)  # fmt: skip
+    "faster",
+    "equal",
+    "slower",
+    "undecided",
+    "wrong",
+    "no effect",
+    "failed",
+    "not tried",
+    "does not apply",
+)
 
 
 @dataclass(frozen=True)

@@ -142,10 +142,12 @@ def parse_points(lines: Iterable[Json]) -> tuple[tuple[Point, ...], list[str]]:
     return tuple(points[batch] for batch in sorted(points)), warnings
 
 
-INTEGER_FIELDS = (
-    "duration_ns", "load_ns", "first_ns", "warmup_n", "mean_ns", "min_ns", "max_ns", "iqr_ns", "involuntary_switches",
-    "rss_bytes", "gpu_memory_bytes", "start_ns", "end_ns",
-)  # fmt: skip
+INTEGER_FIELDS = tuple(
+    """
+    duration_ns load_ns first_ns warmup_n mean_ns min_ns max_ns iqr_ns involuntary_switches rss_bytes
+    gpu_memory_bytes start_ns end_ns
+    """.split()
+)
 NUMBER_FIELDS = ("qps", "samples_per_s", "whole_samples_per_s", "pressure", "energy_j_per_sample")
 STEP_INTEGER_FIELDS = ("concurrency", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns")
 SCENARIOS = ("closed", "poisson", "search", "SingleStream", "MultiStream", "Server", "Offline")

@@ -35,7 +35,7 @@ from visualprof.reader.trace import (
     Track,
     TrackKind,
     Values,
-)  # fmt: skip
+)
 from visualprof.reader.trace.allocs import compute_totals, negative_totals, next_event_at_address
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
 from visualprof.reader.trace.communication import communication_kernels
@@ -52,13 +52,25 @@ MAX_PLAUSIBLE_BYTES = 1 << 50
 MAX_ID_RANGE_RATIO = 4  # if the id range exceeds this multiple of the events, ids are searched instead of tabulated
 _Dtypes = Mapping[str, type[np.generic]]
 _EVENT_DTYPES: _Dtypes = {
-    "ts": np.int64, "dur": np.int64, "name": np.int32, "category": np.uint8, "track": np.int32, "corr": np.int64,
+    "ts": np.int64,
+    "dur": np.int64,
+    "name": np.int32,
+    "category": np.uint8,
+    "track": np.int32,
+    "corr": np.int64,
     "row": np.int64,
-}  # fmt: skip
+}
 _ALLOC_DTYPES: _Dtypes = {
-    "ts": np.int64, "addr": np.uint64, "bytes": np.int64, "device": np.int32, "event": np.int64, "allocated": np.int64,
-    "reserved": np.int64, "category": np.int32, "complete": np.bool_,
-}  # fmt: skip
+    "ts": np.int64,
+    "addr": np.uint64,
+    "bytes": np.int64,
+    "device": np.int32,
+    "event": np.int64,
+    "allocated": np.int64,
+    "reserved": np.int64,
+    "category": np.int32,
+    "complete": np.bool_,
+}
 _COUNTER_DTYPES: _Dtypes = {"track": np.int32, "ts": np.int64, "value": np.float64}
 
 
@@ -202,8 +214,17 @@ class TraceBuilder:
             category: String id of the memory's purpose.
             complete: These are all allocations, so that `allocated` can be summed up from 0.
         """
-        values = {"ts": ts, "addr": addr, "bytes": bytes, "device": device, "event": event, "allocated": allocated,
-                  "reserved": reserved, "category": category, "complete": complete}  # fmt: skip
+        values = {
+            "ts": ts,
+            "addr": addr,
+            "bytes": bytes,
+            "device": device,
+            "event": event,
+            "allocated": allocated,
+            "reserved": reserved,
+            "category": category,
+            "complete": complete,
+        }
         columns = _columns(values, _ALLOC_DTYPES, len(ts))
         for total_name in ("allocated", "reserved"):
             columns[total_name] = self._check_totals(columns[total_name], total_name)
@@ -268,8 +289,12 @@ class TraceBuilder:
         columns = self._drop_impossible_times(_concatenate(self._events, _EVENT_DTYPES), "events")
         layout = self._correct_device_times(columns, self._lay_out(columns))
         columns, tracks, first, parent, links = (
-            layout.columns, layout.tracks, layout.first, layout.parent, layout.links
-        )  # fmt: skip
+            layout.columns,
+            layout.tracks,
+            layout.first,
+            layout.parent,
+            layout.links,
+        )
         ts, dur, category, depth = columns["ts"], columns["dur"], columns["category"], layout.depth
         level_rows = slice(None if levels else 0)
         pyramid = build_pyramid(
@@ -327,9 +352,14 @@ class TraceBuilder:
         columns = layout.columns
         is_thread = np.array([track.kind is TrackKind.THREAD for track in layout.tracks] or [False])
         rows, labels = named_steps(
-            list(self._ids), columns["name"], columns["category"], columns["ts"], columns["dur"], layout.parent,
+            list(self._ids),
+            columns["name"],
+            columns["category"],
+            columns["ts"],
+            columns["dur"],
+            layout.parent,
             is_thread[columns["track"]],
-        )  # fmt: skip
+        )
         columns["category"][rows] = Category.STEP
         places = (columns[name][rows].tolist() for name in ("ts", "dur", "track"))
         for label, ts, dur, track in zip(labels, *places, strict=True):

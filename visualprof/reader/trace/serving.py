@@ -239,6 +239,11 @@ def _parse_loop(match: re.Match[str]) -> ServingStep:
 
 
 _PARSERS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], ServingStep]], ...] = (
-    (_VLLM, _parse_vllm), (_VLLM_OLD, _parse_old_vllm), (_SGLANG, _parse_sglang), (_TENSORRT, _parse_tensorrt),
-    (_ATOM, _parse_atom), (_DIFFUSION, _parse_diffusion), (_LOOP, _parse_loop),
-)  # fmt: skip
+    (_VLLM, _parse_vllm),
+    (_VLLM_OLD, _parse_old_vllm),
+    (_SGLANG, _parse_sglang),
+    (_TENSORRT, _parse_tensorrt),
+    (_ATOM, _parse_atom),
+    (_DIFFUSION, _parse_diffusion),
+    (_LOOP, _parse_loop),
+)

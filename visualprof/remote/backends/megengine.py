@@ -317,9 +317,14 @@ def _without_banner() -> Generator[None]:
 
 
 TRACED = FileFormat(
-    "megengine_traced", msg("backends.megengine_tm", "MegEngine .tm"), (".tm",),
-    free_batch=True, runs_code=True, sniff=traced_module.is_traced_module, inputs=traced_module.read_inputs,
-)  # fmt: skip
+    "megengine_traced",
+    msg("backends.megengine_tm", "MegEngine .tm"),
+    (".tm",),
+    free_batch=True,
+    runs_code=True,
+    sniff=traced_module.is_traced_module,
+    inputs=traced_module.read_inputs,
+)
 BACKEND = Backend(
     name="megengine",
     package="megengine",

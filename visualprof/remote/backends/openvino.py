@@ -37,9 +37,15 @@ PASSIVE = ("Const", "Input", "Output", "Reshape")  # operators that compute noth
 REFERENCE = " (reference)"  # plain loops, without an implementation for the processor
 WARM_UP = 3  # layers are prepared when a shape first occurs
 COLUMNS = (
-    "layerType", "originalLayersNames", "primitiveType", "execOrder", "execTimeMcs", "runtimePrecision",
-    "outputLayouts", "outputPrecisions",
-)  # fmt: skip
+    "layerType",
+    "originalLayersNames",
+    "primitiveType",
+    "execOrder",
+    "execTimeMcs",
+    "runtimePrecision",
+    "outputLayouts",
+    "outputPrecisions",
+)
 
 
 class OpenVinoSession(Session):

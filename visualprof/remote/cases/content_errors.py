@@ -19,13 +19,30 @@ from visualprof.remote.protocol import TaskFailure
 MAX_TEXT_CHARS = 300
 # `bz2` raises OSError and ValueError, `yaml` AttributeError and KeyError, `zipfile` RuntimeError and its subclasses.
 CONTENT_ERRORS = (
-    zipfile.BadZipFile, zlib.error, lzma.LZMAError, struct.error, EOFError, ValueError, RuntimeError, LookupError,
-    ArithmeticError, AttributeError, TypeError, OSError,
-)  # fmt: skip
+    zipfile.BadZipFile,
+    zlib.error,
+    lzma.LZMAError,
+    struct.error,
+    EOFError,
+    ValueError,
+    RuntimeError,
+    LookupError,
+    ArithmeticError,
+    AttributeError,
+    TypeError,
+    OSError,
+)
 # Errors of the machine, not of the content.
 _MACHINE_ERRORS = {
-    errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO, errno.EACCES, errno.EPERM, errno.EMFILE, errno.ENFILE,
-}  # fmt: skip
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EROFS,
+    errno.EIO,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EMFILE,
+    errno.ENFILE,
+}
 
 
 @contextmanager

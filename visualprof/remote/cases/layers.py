@@ -16,9 +16,17 @@ from visualprof.remote.protocol import TaskFailure
 
 # Keys that a case may omit. FlagPerf's cases set all of them.
 DEFAULTS: dict[str, Any] = {
-    "batch_size": 1, "flops": None, "fp16": False, "compiler": None, "num_workers": 0, "log_freq": 30, "repeat": 1,
-    "no_validation": False, "exist_onnx_path": None, "exist_compiler_path": None,
-}  # fmt: skip
+    "batch_size": 1,
+    "flops": None,
+    "fp16": False,
+    "compiler": None,
+    "num_workers": 0,
+    "log_freq": 30,
+    "repeat": 1,
+    "no_validation": False,
+    "exist_onnx_path": None,
+    "exist_compiler_path": None,
+}
 MIN_COUNTS = {
     "batch_size": 1,
     "num_workers": 0,

@@ -35,11 +35,12 @@ FLAGPERF_MODULES = (
     "benchmarks",
 )  # modules of FlagPerf, or replacements
 # Attributes of engines and contexts that TensorRT 10 removed.
-REMOVED_IN_TENSORRT_10 = {
-    "num_bindings", "get_binding_shape", "get_binding_dtype", "get_binding_index", "get_binding_name",
-    "binding_is_input", "set_binding_shape", "execute_async_v2", "execute_v2", "max_batch_size", "max_workspace_size",
-    "build_engine",
-}  # fmt: skip
+REMOVED_IN_TENSORRT_10 = set(
+    """
+    num_bindings get_binding_shape get_binding_dtype get_binding_index get_binding_name binding_is_input
+    set_binding_shape execute_async_v2 execute_v2 max_batch_size max_workspace_size build_engine
+    """.split()
+)
 
 
 def parse_requirements(text: str) -> list[str]:

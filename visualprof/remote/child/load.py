@@ -379,9 +379,12 @@ def binomial_cdf(k: int, n: int, share: float) -> float:
     upper = k > n * share  # sum the side with fewer significant terms
     i, total = (k + 1, 0.0) if upper else (k, 0.0)
     term = math.exp(
-        math.lgamma(n + 1) - math.lgamma(i + 1) - math.lgamma(n - i + 1)
-        + i * math.log(share) + (n - i) * math.log1p(-share)
-    )  # fmt: skip
+        math.lgamma(n + 1)
+        - math.lgamma(i + 1)
+        - math.lgamma(n - i + 1)
+        + i * math.log(share)
+        + (n - i) * math.log1p(-share)
+    )
     while 0 <= i <= n and term > total * 1e-17:
         total += term
         term *= (n - i) / (i + 1) * share / (1 - share) if upper else i / (n - i + 1) * (1 - share) / share

@@ -20,12 +20,14 @@ INPUT = "Host2DeviceCopy"
 FAR = 1 << 31  # past the end of any axis
 LARGEST_ERROR = 1e-3  # relative to the largest value
 # Modes of Elemwise that equal one ONNX operator with the same inputs.
-PLAIN = {
-    "ADD": "Add", "SUB": "Sub", "MUL": "Mul", "TRUE_DIV": "Div", "POW": "Pow", "MAX": "Max", "MIN": "Min",
-    "RELU": "Relu", "SIGMOID": "Sigmoid", "TANH": "Tanh", "EXP": "Exp", "LOG": "Log", "ABS": "Abs", "NEGATE": "Neg",
-    "ERF": "Erf", "SIN": "Sin", "COS": "Cos", "FLOOR": "Floor", "CEIL": "Ceil", "SQRT": "Sqrt", "H_SWISH": "HardSwish",
-    "SOFTPLUS": "Softplus", "SIGN": "Sign", "RECIPROCAL": "Reciprocal",
-}  # fmt: skip
+PLAIN = dict(
+    pair.split("=")
+    for pair in """
+        ADD=Add SUB=Sub MUL=Mul TRUE_DIV=Div POW=Pow MAX=Max MIN=Min RELU=Relu SIGMOID=Sigmoid TANH=Tanh
+        EXP=Exp LOG=Log ABS=Abs NEGATE=Neg ERF=Erf SIN=Sin COS=Cos FLOOR=Floor CEIL=Ceil SQRT=Sqrt
+        H_SWISH=HardSwish SOFTPLUS=Softplus SIGN=Sign RECIPROCAL=Reciprocal
+    """.split()
+)
 REDUCTIONS = {"SUM": "ReduceSum", "MEAN": "ReduceMean", "PRODUCT": "ReduceProd", "MAX": "ReduceMax", "MIN": "ReduceMin"}
 POOLS: dict[str, tuple[str, dict[str, int]]] = {
     "MAX": ("MaxPool", {}),
@@ -132,10 +134,14 @@ def _convolution(graph: Graph, node: Any, more: Sequence[str] = (), output: Any 
     filters, groups = _filters(graph, node)
     param = node.params.__getitem__
     return graph.add(
-        "Conv", [node.inputs[0], filters, *more], output,
-        strides=[param("stride_h"), param("stride_w")], pads=[param("pad_h"), param("pad_w")] * 2,
-        dilations=[param("dilate_h"), param("dilate_w")], group=groups,
-    )  # fmt: skip
+        "Conv",
+        [node.inputs[0], filters, *more],
+        output,
+        strides=[param("stride_h"), param("stride_w")],
+        pads=[param("pad_h"), param("pad_w")] * 2,
+        dilations=[param("dilate_h"), param("dilate_w")],
+        group=groups,
+    )
 
 
 def _conv_bias(graph: Graph, node: Any) -> None:
@@ -163,9 +169,14 @@ def _pooling(graph: Graph, node: Any) -> None:
     kind, more = POOLS[node.params["mode"]]
     param = node.params.__getitem__
     graph.add(
-        kind, node.inputs[:1], node.outputs[0], kernel_shape=[param("window_h"), param("window_w")],
-        strides=[param("stride_h"), param("stride_w")], pads=[param("pad_h"), param("pad_w")] * 2, **more,
-    )  # fmt: skip
+        kind,
+        node.inputs[:1],
+        node.outputs[0],
+        kernel_shape=[param("window_h"), param("window_w")],
+        strides=[param("stride_h"), param("stride_w")],
+        pads=[param("pad_h"), param("pad_w")] * 2,
+        **more,
+    )
 
 
 def _matrix_mul(graph: Graph, node: Any) -> None:
@@ -273,12 +284,25 @@ def _constant(graph: Graph, node: Any) -> None:
 OPERATORS: dict[str, Callable[[Graph, Any], object]] = {
     **dict.fromkeys(CONSTANTS, _constant),
     INPUT: lambda graph, node: graph.name(node.outputs[0]),
-    "AxisAddRemove": _axes, "BatchNormForward": _batch_norm, "BatchedMatrixMul": _matrix_mul, "Broadcast": _broadcast,
-    "Concat": _concat, "ConvBiasForward": _conv_bias, "Dimshuffle": _dimshuffle, "Elemwise": _elemwise,
-    "GetVarShape": _shape, "Identity": _identity, "IndexingMultiAxisVec": _gather, "MatrixMul": _matrix_mul,
-    "PoolingForward": _pooling, "Reduce": _reduce, "Reshape": _reshape, "Subtensor": _subtensor, "TypeCvt": _cast,
+    "AxisAddRemove": _axes,
+    "BatchNormForward": _batch_norm,
+    "BatchedMatrixMul": _matrix_mul,
+    "Broadcast": _broadcast,
+    "Concat": _concat,
+    "ConvBiasForward": _conv_bias,
+    "Dimshuffle": _dimshuffle,
+    "Elemwise": _elemwise,
+    "GetVarShape": _shape,
+    "Identity": _identity,
+    "IndexingMultiAxisVec": _gather,
+    "MatrixMul": _matrix_mul,
+    "PoolingForward": _pooling,
+    "Reduce": _reduce,
+    "Reshape": _reshape,
+    "Subtensor": _subtensor,
+    "TypeCvt": _cast,
     "ConvolutionForward": lambda graph, node: _convolution(graph, node, (), node.outputs[0]),
-}  # fmt: skip
+}
 
 
 def _translate(path: Path) -> tuple[Graph, list[Any], list[Any], list[str]]:

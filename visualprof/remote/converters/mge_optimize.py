@@ -11,10 +11,12 @@ from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import megengine
 
 # Some hang or crash on unsuitable processors, so the result is run once.
-PASSES = (
-    "fuse_conv_bias_nonlinearity", "fuse_conv_bias_with_z", "fuse_preprocess", "fuse_grain", "nchw44", "nchw44_dot",
-    "nchw88", "nchw4", "nchw32", "nchw64", "chwn4", "hwcd4", "io16xc32", "ioc16",
-)  # fmt: skip
+PASSES = tuple(
+    """
+    fuse_conv_bias_nonlinearity fuse_conv_bias_with_z fuse_preprocess fuse_grain nchw44 nchw44_dot nchw88
+    nchw4 nchw32 nchw64 chwn4 hwcd4 io16xc32 ioc16
+    """.split()
+)
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:

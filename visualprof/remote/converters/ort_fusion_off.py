@@ -12,12 +12,14 @@ from visualprof.remote.converters import Converter, Rows
 from visualprof.remote.converters.formats import onnx
 from visualprof.remote.protocol import TaskFailure
 
-FUSIONS = (
-    "SkipLayerNormFusion", "LayerNormFusion", "AttentionFusion", "EmbedLayerNormFusion", "BiasGeluFusion",
-    "GeluFusionL2", "FastGeluFusion", "MatmulTransposeFusion", "MatMulAddFusion", "MatMulScaleFusion",
-    "BiasSoftmaxFusion", "SimplifiedLayerNormFusion", "ConvActivationFusion", "ConvAddActivationFusion",
-    "GemmActivationFusion", "QDQSelectorActionTransformer",
-)  # fmt: skip
+FUSIONS = tuple(
+    """
+    SkipLayerNormFusion LayerNormFusion AttentionFusion EmbedLayerNormFusion BiasGeluFusion GeluFusionL2
+    FastGeluFusion MatmulTransposeFusion MatMulAddFusion MatMulScaleFusion BiasSoftmaxFusion
+    SimplifiedLayerNormFusion ConvActivationFusion ConvAddActivationFusion GemmActivationFusion
+    QDQSelectorActionTransformer
+    """.split()
+)
 
 
 def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:

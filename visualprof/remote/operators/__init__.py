@@ -26,10 +26,12 @@ TITLES = {
 MAGIC = b"visualprof operator 1"  # no profile starts like this
 NAME = re.compile(r"([A-Za-z_][\w.]{0,99}::)?[A-Za-z_]\w{0,99}", re.ASCII)
 WORD = re.compile(r"[A-Za-z_][\w,.>-]{0,79}|", re.ASCII)  # SAME_UPPER, bij,bjk->bik
-DTYPES = (
-    "float32", "float64", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz",
-    "complex64", "complex128", "int64", "int32", "int16", "int8", "uint8", "bool",
-)  # fmt: skip
+DTYPES = tuple(
+    """
+    float32 float64 float16 bfloat16 float8_e4m3fn float8_e5m2 float8_e4m3fnuz float8_e5m2fnuz complex64
+    complex128 int64 int32 int16 int8 uint8 bool
+    """.split()
+)
 TENSOR_KEYS = {"shape", "strides", "dtype"}
 NOT_FINITE = ("inf", "-inf", "nan")
 MAX_ARGUMENTS, MAX_PARTS, MAX_DIMENSIONS, MAX_SIZE = 128, 4096, 64, 1 << 48

@@ -32,9 +32,15 @@ IR = 9  # ONNX Runtime reads this version since 1.17
 MAX_MODEL_BYTES = 1 << 31  # limit of protobuf
 # Operators with an input of indices: the place of the index input, and of the input that it indexes.
 PLACES = {
-    "Gather": (1, 0), "GatherElements": (1, 0), "GatherND": (1, 0), "ScatterElements": (1, 0), "ScatterND": (1, 0),
-    "Scatter": (1, 0), "EmbedLayerNormalization": (0, 2), "GatherBlockQuantized": (1, 0),
-}  # fmt: skip
+    "Gather": (1, 0),
+    "GatherElements": (1, 0),
+    "GatherND": (1, 0),
+    "ScatterElements": (1, 0),
+    "ScatterND": (1, 0),
+    "Scatter": (1, 0),
+    "EmbedLayerNormalization": (0, 2),
+    "GatherBlockQuantized": (1, 0),
+}
 
 
 class Operator:

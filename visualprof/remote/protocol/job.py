@@ -12,9 +12,11 @@ Precision = Literal["", "auto", "f32", "f16", "bf16", "int8"]
 Fill = Literal["random", "zeros", "file"]
 Priority = Literal["low", "normal", "high"]
 PRIORITIES: tuple[Priority, ...] = ("low", "normal", "high")
-DTYPES = (
-    "float32", "float64", "float16", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "bool",
-)  # fmt: skip
+DTYPES = tuple(
+    """
+    float32 float64 float16 int8 uint8 int16 uint16 int32 uint32 int64 uint64 bool
+    """.split()
+)
 
 # Scenarios of MLPerf's inference benchmark.
 Mlperf = Literal["", "SingleStream", "MultiStream", "Server", "Offline"]

@@ -121,11 +121,12 @@ def draft_from_version(model: RegisteredModel, version: ModelVersion) -> Draft:
         name=f"{model.name}/{version.number}",
         inputs=[
             DraftInput(i.name, i.dtype, None if i.dims is None else dims_text(i.dims)) for i in configuration.inputs
-        ] or None,
+        ]
+        or None,
         sweep=configuration.sweep,
         sizes=":".join(dict.fromkeys(sizes)) if sizes and configuration.sweep != "" else None,
         dims={dim: str(size) for dim, size in configuration.dims.items()},
-    )  # fmt: skip
+    )
 
 
 def _inspect_model(services: JobServices, model: ModelRef) -> InspectedModel:

@@ -299,13 +299,17 @@ class Agents(Resource):
             owned = principal.user is not None and agent.owner == principal.user and principal.may("member")
             changeable = principal.sees_all or principal.may("admin") or owned
             return build_row(
-                AgentRow, agent,
-                online=agent.online(lease_s), lost=not agent.online(LOST_AFTER_LEASES * lease_s),
+                AgentRow,
+                agent,
+                online=agent.online(lease_s),
+                lost=not agent.online(LOST_AFTER_LEASES * lease_s),
                 last_seen_ns=agent.seen_ns,
-                tasks=busy.get(agent.id, []), owner=owners.get(agent.id) if changeable else None, changeable=changeable,
+                tasks=busy.get(agent.id, []),
+                owner=owners.get(agent.id) if changeable else None,
+                changeable=changeable,
                 grants=grants.get(agent.id, []) if changeable else [],
                 bookings=[_booking_row(booking, changeable) for booking in bookings.get(agent.id, ())],
-            )  # fmt: skip
+            )
 
         return [build(agent) for agent in queue.agents.list_visible(principal.viewer)]
 

@@ -251,10 +251,11 @@ class Cases(Resource):
                 files = {file.file.rpartition("/")[0] or ".": file for file in self._logdir.files(CASE_FILE.__eq__)}
                 cached = self._cached
                 self._cached = {
-                    run: cached[run] if run in cached and cached[run][0] == file.version
+                    run: cached[run]
+                    if run in cached and cached[run][0] == file.version
                     else (file.version, read_case(Path(file.path)))
                     for run, file in files.items()
-                }  # fmt: skip
+                }
             can_see = self._visible.can_see
             return {run: result for run, (_, result) in self._cached.items() if result and can_see(run)}
 

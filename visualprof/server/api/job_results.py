@@ -80,9 +80,15 @@ class JobResults:
 
 def _result_row(task: str, report: Report) -> ResultRow:
     return build_row(
-        ResultRow, report, task=task, report=report.id, precision=effective_precision(report),
-        verdicts=find_verdicts([report]), environment=dict(report.environment), effective=dict(report.effective),
-    )  # fmt: skip
+        ResultRow,
+        report,
+        task=task,
+        report=report.id,
+        precision=effective_precision(report),
+        verdicts=find_verdicts([report]),
+        environment=dict(report.environment),
+        effective=dict(report.effective),
+    )
 
 
 def _result_file(root: Root, run: str, name: str) -> LogFile | None:

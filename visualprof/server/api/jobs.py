@@ -141,12 +141,16 @@ class Jobs(Resource):
         return self._jobs.listing(query.since)
 
     @mutation(
-        "POST", "/jobs", status=201,
+        "POST",
+        "/jobs",
+        status=201,
         errors={
-            **READ_ONLY_ERROR, 400: "the job is invalid; `errors` lists all problems", 409: "jobs cannot be run here",
+            **READ_ONLY_ERROR,
+            400: "the job is invalid; `errors` lists all problems",
+            409: "jobs cannot be run here",
             429: "a quota is used up",
         },
-    )  # fmt: skip
+    )
     def submit(self, body: RequestBody) -> JobAnswer | Response:
         """Submit a job. Answers 200 with the existing job if the same key was submitted before."""
         queue = self._open_writable_queue()

@@ -327,10 +327,18 @@ class Graphs(Resource):
         return ModelsAnswer([model for model, _ in entries], skipped)
 
     @mutation(
-        "POST", "/models", status=201, content="application/octet-stream",
-        errors={**READ_ONLY_ERROR, 413: "too large", 429: "a quota is used up", 422: SPAN_ERRORS[422],
-                503: "too many concurrent uploads"},
-    )  # fmt: skip
+        "POST",
+        "/models",
+        status=201,
+        content="application/octet-stream",
+        errors={
+            **READ_ONLY_ERROR,
+            413: "too large",
+            429: "a quota is used up",
+            422: SPAN_ERRORS[422],
+            503: "too many concurrent uploads",
+        },
+    )
     def upload_model(self, query: UploadQuery) -> ModelEntry:
         """Upload a model."""
         if self._settings.access.read_only:

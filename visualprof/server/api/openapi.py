@@ -141,10 +141,12 @@ def _view_paths(view: View, paths: Json) -> Json:
         }
         view_paths[f"/api/v1/{kind}/{view.name}"] = {
             "get": {
-                **general, "summary": f"The view {view.name}{': charts' if kind == 'charts' else ''}",
-                "parameters": [*shared, *view_parameters], "responses": {**general["responses"], "200": success},
+                **general,
+                "summary": f"The view {view.name}{': charts' if kind == 'charts' else ''}",
+                "parameters": [*shared, *view_parameters],
+                "responses": {**general["responses"], "200": success},
             }
-        }  # fmt: skip
+        }
     return view_paths
 
 

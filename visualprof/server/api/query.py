@@ -231,9 +231,16 @@ class Queries(Resource):
         """Run one SELECT statement about a run."""
         workers = [name for name in query.workers.split(",") if name]
         body = QueryRequest(
-            run=query.run, worker=query.worker, span=query.span, workers=workers, step_range=query.step_range,
-            sql=query.sql, stored=query.stored, parameters=dict(query.others), limit=query.limit,
-        )  # fmt: skip
+            run=query.run,
+            worker=query.worker,
+            span=query.span,
+            workers=workers,
+            step_range=query.step_range,
+            sql=query.sql,
+            stored=query.stored,
+            parameters=dict(query.others),
+            limit=query.limit,
+        )
         answer = self._answer(body)
         assert isinstance(answer, QueryAnswer)
         return answer

@@ -69,10 +69,15 @@ class Registry(Resource):
         return self._version(model, version)
 
     @mutation(
-        "POST", "/registry", status=201,
-        errors={**READ_ONLY_ERROR, 403: "the server is read-only, or the model belongs to another user",
-                404: "a file is not here"},
-    )  # fmt: skip
+        "POST",
+        "/registry",
+        status=201,
+        errors={
+            **READ_ONLY_ERROR,
+            403: "the server is read-only, or the model belongs to another user",
+            404: "a file is not here",
+        },
+    )
     def add(self, body: NewVersionBody) -> Response:
         """Add a version of a model. Answers 200 with the existing version if its content is the same."""
         queue, requester = self._open_writable_queue(), current_requester()
@@ -95,9 +100,15 @@ class Registry(Resource):
         if body.parent:
             lineage = replace(lineage or Lineage(), parent=queue.registry.resolve(body.parent, requester)[1].sha256)
         model, version, new = register_model(
-            self._job_service, requester, body.name, ref, source=source, lineage=lineage, notes=body.notes,
+            self._job_service,
+            requester,
+            body.name,
+            ref,
+            source=source,
+            lineage=lineage,
+            notes=body.notes,
             configuration=configuration,
-        )  # fmt: skip
+        )
         return json_response(self._version(model, version, new), 201 if new else 200)
 
     @get("/registry/<model>", errors=MODEL_ERRORS)

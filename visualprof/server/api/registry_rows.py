@@ -351,12 +351,15 @@ class RowBuilder:
         """Return the row of a model."""
         best = [self._best(version) for version in model.versions]
         return build_row(
-            ModelRow, model, changeable=model.can_be_changed_by(current_requester()), versions=len(model.versions),
+            ModelRow,
+            model,
+            changeable=model.can_be_changed_by(current_requester()),
+            versions=len(model.versions),
             newest=self.version(model, model.versions[0]) if model.versions else None,
             best_samples_per_s=max((throughput for throughput, _ in best if throughput is not None), default=None),
             best_p50_ns=min((latency_ns for _, latency_ns in best if latency_ns is not None), default=None),
             compared=self._compared(self._points.get(model.id) or self._points_of(model)),
-        )  # fmt: skip
+        )
 
     def _points_of(self, model: RegisteredModel) -> dict[Setup, tuple[Report, Point]]:
         """Return the newest measurement of a model by how it was measured, of the newest version with any."""
@@ -389,14 +392,21 @@ class RowBuilder:
         parent, (throughput, latency_ns) = self._parent(model, version), self._best(version)
         operators = version.facts.operators
         return build_row(
-            VersionRow, version, address=f"{model.name}/{version.number}", format=version.facts.format,
-            parameters=version.facts.parameters, nodes=None if operators is None else sum(operators.values()),
-            operators=operators, graph=_graph_id(version), best_samples_per_s=throughput, best_p50_ns=latency_ns,
+            VersionRow,
+            version,
+            address=f"{model.name}/{version.number}",
+            format=version.facts.format,
+            parameters=version.facts.parameters,
+            nodes=None if operators is None else sum(operators.values()),
+            operators=operators,
+            graph=_graph_id(version),
+            best_samples_per_s=throughput,
+            best_p50_ns=latency_ns,
             parent=_parent_row(*parent) if parent else None,
             aliases=[name for name, number in model.aliases.items() if number == version.number],
             evaluations=[_report_summary(report) for report in self._reports(version)],
             beside=_compare_with_parent(self._reports(version), self._reports(parent[1])) if parent else None,
-        )  # fmt: skip
+        )
 
     def _reports(self, version: ModelVersion) -> list[Report]:
         return self._reports_by_file.get(version.files[0].sha256, [])
@@ -431,9 +441,11 @@ def _graph_id(version: ModelVersion) -> str | None:
 def _report_summary(report: Report) -> ReportSummary:
     highest, fastest = HIGHEST_THROUGHPUT.best(report.points), LOWEST_LATENCY.best(report.points)
     return build_row(
-        ReportSummary, report, best_samples_per_s=highest.samples_per_s if highest else None,
+        ReportSummary,
+        report,
+        best_samples_per_s=highest.samples_per_s if highest else None,
         best_p50_ns=fastest.p50_ns if fastest else None,
-    )  # fmt: skip
+    )
 
 
 def _compare_with_parent(reports: Sequence[Report], parent_reports: Sequence[Report]) -> ParentComparison | None:

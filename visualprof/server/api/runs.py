@@ -25,8 +25,13 @@ from visualprof.views.answers.encoding import encode
 
 # Fields of a span that are known after parsing, with their values before.
 _UNPARSED_DEFAULTS: dict[str, Any] = {
-    "framework": None, "events": None, "duration_ns": None, "steps": (), "views": (), "warnings": (),
-}  # fmt: skip
+    "framework": None,
+    "events": None,
+    "duration_ns": None,
+    "steps": (),
+    "views": (),
+    "warnings": (),
+}
 
 
 class Status(msgspec.Struct, kw_only=True):

@@ -228,9 +228,14 @@ class Timeline(Resource):
 
     def _compute(self, query: SpanQuery, function: Callable[..., T], *arguments: Any, work: Work = "pass") -> T:
         return compute_from_trace(
-            self._traces, self._find_span(query), "timeline", function, *arguments,
-            step_range=query.step_range, work=work,
-        )  # fmt: skip
+            self._traces,
+            self._find_span(query),
+            "timeline",
+            function,
+            *arguments,
+            step_range=query.step_range,
+            work=work,
+        )
 
     @get("/timeline/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: MetaQuery) -> TimelineMeta:

@@ -208,10 +208,15 @@ class Uploads(Resource):
         return UploadTarget(upload, plan.have, plan.parts)
 
     @mutation(
-        "POST", "/uploads/direct/<upload>", status=201,
-        errors={**_DIRECT_ERRORS, 422: "the file is incomplete, differs from the announcement or is not usable",
-                429: "a quota is used up"},
-    )  # fmt: skip
+        "POST",
+        "/uploads/direct/<upload>",
+        status=201,
+        errors={
+            **_DIRECT_ERRORS,
+            422: "the file is incomplete, differs from the announcement or is not usable",
+            429: "a quota is used up",
+        },
+    )
     def arrived(self, upload: str) -> UploadAnswer:
         """Finish the upload of an announced file."""
         return self._combined_answer(

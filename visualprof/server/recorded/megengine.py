@@ -11,13 +11,25 @@ from visualprof.remote.operators import Call, check_call, is_list, is_word
 
 # Element types by their name in profiles.
 TYPES = {
-    "Float32": "float32", "Float16": "float16", "BFloat16": "bfloat16", "Int32": "int32", "Int16": "int16",
-    "Int8": "int8", "Uint8": "uint8", "Bool": "bool",
-}  # fmt: skip
+    "Float32": "float32",
+    "Float16": "float16",
+    "BFloat16": "bfloat16",
+    "Int32": "int32",
+    "Int16": "int16",
+    "Int8": "int8",
+    "Uint8": "uint8",
+    "Bool": "bool",
+}
 TRANSFERS = (
-    "ImmutableTensor", "SharedDeviceTensor", "Host2DeviceCopy", "InputCallback", "OutputCallback",
-    "ComputingGraphImpl::CallbackCaller", "MultipleDeviceTensorHolder", "VirtualDep",
-)  # fmt: skip
+    "ImmutableTensor",
+    "SharedDeviceTensor",
+    "Host2DeviceCopy",
+    "InputCallback",
+    "OutputCallback",
+    "ComputingGraphImpl::CallbackCaller",
+    "MultipleDeviceTensorHolder",
+    "VirtualDep",
+)
 FLAGS = ("axis", "begin", "end", "step", "idx")  # of an index item, in MegEngine's order
 
 

@@ -13,10 +13,17 @@ from visualprof.remote.operators import MAX_VALUES, WORD, Call, check_call, is_l
 
 # Element types by their name in profiles: our name and ONNX's number.
 TYPES = {
-    "float": ("float32", 1), "uint8": ("uint8", 2), "int8": ("int8", 3), "int16": ("int16", 5), "int32": ("int32", 6),
-    "int64": ("int64", 7), "bool": ("bool", 9), "float16": ("float16", 10), "double": ("float64", 11),
+    "float": ("float32", 1),
+    "uint8": ("uint8", 2),
+    "int8": ("int8", 3),
+    "int16": ("int16", 5),
+    "int32": ("int32", 6),
+    "int64": ("int64", 7),
+    "bool": ("bool", 9),
+    "float16": ("float16", 10),
+    "double": ("float64", 11),
     "bfloat16": ("bfloat16", 16),
-}  # fmt: skip
+}
 NUMBERS = {number: (text, name) for text, (name, number) in TYPES.items()}
 TENSOR = re.compile(r"(\w{1,30})\[([\d,]{0,600})\]", re.ASCII)
 OPSET = 17  # of an operator without a known model
@@ -29,11 +36,26 @@ OPTIMIZED_HINT = msg(
 BODIES = ("If", "Loop", "Scan", "SequenceMap")
 # Places of inputs whose values determine the work. Some follow from the outputs of the run.
 VALUES = {
-    "Reshape": (1,), "Expand": (1,), "ConstantOfShape": (0,), "Range": (0, 1, 2), "Slice": (1, 2, 3, 4), "Tile": (1,),
-    "Unsqueeze": (1,), "Squeeze": (1,), "OneHot": (1,), "TopK": (1,), "Pad": (1, 3), "Split": (1,), "CumSum": (1,),
-    "Resize": (1, 2, 3), "Upsample": (1,), "Trilu": (1,), "NonMaxSuppression": (2,), "CenterCropPad": (1,),
+    "Reshape": (1,),
+    "Expand": (1,),
+    "ConstantOfShape": (0,),
+    "Range": (0, 1, 2),
+    "Slice": (1, 2, 3, 4),
+    "Tile": (1,),
+    "Unsqueeze": (1,),
+    "Squeeze": (1,),
+    "OneHot": (1,),
+    "TopK": (1,),
+    "Pad": (1, 3),
+    "Split": (1,),
+    "CumSum": (1,),
+    "Resize": (1, 2, 3),
+    "Upsample": (1,),
+    "Trilu": (1,),
+    "NonMaxSuppression": (2,),
+    "CenterCropPad": (1,),
     **dict.fromkeys(("ReduceSum", "ReduceMean", "ReduceMax", "ReduceMin", "ReduceProd", "ReduceL1", "ReduceL2"), (1,)),
-}  # fmt: skip
+}
 SHAPED = {"Reshape": 1, "Expand": 1, "ConstantOfShape": 0}  # inputs that are the shape of the output
 
 Tensor = dict[str, Any]

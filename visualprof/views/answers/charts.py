@@ -47,15 +47,22 @@ def bars(
     """
     drawn = [
         {
-            "type": "bar", "name": name, "data": [_number(value) for value in values], "barMaxWidth": 48,
-            **_color(name), **({"stack": "all"} if stack else {}),
+            "type": "bar",
+            "name": name,
+            "data": [_number(value) for value in values],
+            "barMaxWidth": 48,
+            **_color(name),
+            **({"stack": "all"} if stack else {}),
         }
         for name, values in series
-    ]  # fmt: skip
+    ]
     return {
-        "series": drawn, "tooltip": {"trigger": "axis", "valueFormatter": f"@f:{unit}"}, "legend": _legend(),
-        "xAxis": {"type": "category", "data": list(names)}, "yAxis": _axis("value", unit),
-    }  # fmt: skip
+        "series": drawn,
+        "tooltip": {"trigger": "axis", "valueFormatter": f"@f:{unit}"},
+        "legend": _legend(),
+        "xAxis": {"type": "category", "data": list(names)},
+        "yAxis": _axis("value", unit),
+    }
 
 
 def lines(
@@ -71,12 +78,16 @@ def lines(
     """
     drawn: list[Option] = [
         {
-            "type": "line", "name": name, "data": [[_number(a), _finite(b)] for a, b in zip(x, y, strict=True)],
-            "showSymbol": False, **_color(name),
-            **({"step": "end"} if steps else {}), **({"stack": "all", "areaStyle": {"opacity": 0.7}} if stack else {}),
+            "type": "line",
+            "name": name,
+            "data": [[_number(a), _finite(b)] for a, b in zip(x, y, strict=True)],
+            "showSymbol": False,
+            **_color(name),
+            **({"step": "end"} if steps else {}),
+            **({"stack": "all", "areaStyle": {"opacity": 0.7}} if stack else {}),
         }
         for name, x, y in series
-    ]  # fmt: skip
+    ]
     x, y = (_axis("value", unit) for unit in units)
     return {"series": drawn, "tooltip": {"trigger": "axis"}, "legend": _legend(), "xAxis": x, "yAxis": y}
 

@@ -473,8 +473,12 @@ def _of_part(trace: Trace, windows: StepWindows, part: str, spans: Ints, filled:
 
 
 _ROWS: dict[str, Callable[[Trace, StepWindows], _Spent]] = {
-    "operator": _operators, "kernel": _kernels, "runtime": _runtime, "distributed": _collectives, "memory": _nothing,
+    "operator": _operators,
+    "kernel": _kernels,
+    "runtime": _runtime,
+    "distributed": _collectives,
+    "memory": _nothing,
     "modules": _modules,
-}  # fmt: skip
+}
 
 SIDE = View("diff_side", 0, needs, SideParams, compute)

@@ -43,9 +43,11 @@ def detect(context: RuleContext) -> Iterator[Detection]:
     )
     chain_count = int((chains.count >= MIN_KERNELS).sum())
     numbers = {
-        "chains": chain_count, "kernels_per_chain": float(chained.sum() / chain_count),
-        "chain_ns": round(spent), "chain_ratio": context.share(spent),
-    }  # fmt: skip
+        "chains": chain_count,
+        "kernels_per_chain": float(chained.sum() / chain_count),
+        "chain_ns": round(spent),
+        "chain_ratio": context.share(spent),
+    }
     yield Detection(numbers, "/kernel", extent, spent, f"kernel[name~{PART}]*{1 - saved / total:.3g}")
 
 

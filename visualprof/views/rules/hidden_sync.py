@@ -36,9 +36,11 @@ def detect(context: RuleContext) -> Iterator[Detection]:
     change = "; ".join(text for text, is_copy in (("sync=remove", False), ("copies=async", True)) if is_copy in copies)
     by_caller = np.bincount(callers, trace.events.dur[rows], len(trace.events))
     numbers: dict[str, int | float | str] = {
-        "calls_per_step": context.count_per_step(rows), "sync_ns": round(spent), "sync_ratio": context.share(spent),
+        "calls_per_step": context.count_per_step(rows),
+        "sync_ns": round(spent),
+        "sync_ratio": context.share(spent),
         "call": next(iter(time_by_name(trace, rows))),
-    }  # fmt: skip
+    }
     caller = context.event_name(int(by_caller.argmax()))
     if caller != numbers["call"]:
         numbers["function"] = caller

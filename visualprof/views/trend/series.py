@@ -169,11 +169,16 @@ def measure_report(report: Report) -> list[Measured]:
     name = " · ".join(part for part in (report.name, report.spec, report.agent) if part)
     return [
         Measured(
-            f"{name} · batch={point.batch}", report.id, report.finished_ns, figures_of_point(point), batch=point.batch,
+            f"{name} · batch={point.batch}",
+            report.id,
+            report.finished_ns,
+            figures_of_point(point),
+            batch=point.batch,
             doubtful=is_doubtful(point) or point.throttled is True,
         )
-        for point in report.points if not report.sample
-    ]  # fmt: skip
+        for point in report.points
+        if not report.sample
+    ]
 
 
 def trend(measured: Iterable[Measured], metric: str = "") -> Trend:
@@ -290,6 +295,12 @@ def _chart(points: dict[str, list[charts.Option]], lines: list[charts.Option], u
 
 def _line(number: int) -> charts.Option:
     return {
-        "type": "line", "name": "@t:trend.level", "id": f"level{number}", "data": [], "showSymbol": False,
-        "silent": True, "lineStyle": {"width": 2, "opacity": 0.7}, "itemStyle": {"color": "@c:measured"},
-    }  # fmt: skip
+        "type": "line",
+        "name": "@t:trend.level",
+        "id": f"level{number}",
+        "data": [],
+        "showSymbol": False,
+        "silent": True,
+        "lineStyle": {"width": 2, "opacity": 0.7},
+        "itemStyle": {"color": "@c:measured"},
+    }

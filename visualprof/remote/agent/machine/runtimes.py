@@ -24,10 +24,16 @@ from visualprof.remote.protocol import Gpu
 
 FOLDER_VARIABLE = "VISUALPROF_RUNTIMES"
 PYTHON_PATTERNS = (
-    "~/.pyenv/versions/*/bin/python", "/opt/conda/bin/python", "/opt/conda/envs/*/bin/python",
-    "~/*conda*/bin/python", "~/*conda*/envs/*/bin/python", "~/*mambaforge*/envs/*/bin/python",
-    "~/miniforge*/envs/*/bin/python", "~/.local/share/uv/python/*/bin/python3", "/opt/python*/bin/python3",
-)  # fmt: skip
+    "~/.pyenv/versions/*/bin/python",
+    "/opt/conda/bin/python",
+    "/opt/conda/envs/*/bin/python",
+    "~/*conda*/bin/python",
+    "~/*conda*/envs/*/bin/python",
+    "~/*mambaforge*/envs/*/bin/python",
+    "~/miniforge*/envs/*/bin/python",
+    "~/.local/share/uv/python/*/bin/python3",
+    "/opt/python*/bin/python3",
+)
 VERSION_SCRIPT = "import json, sys; print(json.dumps([sys.version_info[:2], sys.prefix == sys.base_prefix]))"
 VERSION_TIMEOUT_S = 20.0
 MAX_PARALLEL_PROBES = 4

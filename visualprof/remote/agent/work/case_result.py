@@ -24,11 +24,22 @@ from visualprof.remote.protocol import Lease
 FILE_NAME = "case.json"
 MAX_CASE_BYTES = 4 << 20
 MAX_JSON_DEPTH = 6
-OBSERVED_FIELDS = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
-            "throttled")  # fmt: skip
+OBSERVED_FIELDS = (
+    "memory_used_bytes",
+    "utilization",
+    "power_w",
+    "temperature_c",
+    "clock_mhz",
+    "energy_j_per_sample",
+    "throttled",
+)
 # Means over the inference: the field, and the monitor's names on a GPU and on the host.
-MEAN_FIELDS = (("utilization", "util", "child_cpu"), ("power_w", "power_w", "cpu_power_w"),
-         ("temperature_c", "temperature_c", ""), ("clock_mhz", "sm_mhz", ""))  # fmt: skip
+MEAN_FIELDS = (
+    ("utilization", "util", "child_cpu"),
+    ("power_w", "power_w", "cpu_power_w"),
+    ("temperature_c", "temperature_c", ""),
+    ("clock_mhz", "sm_mhz", ""),
+)
 
 
 def complete_case(out: Path, monitor: Path, lease: Lease, outcome: Outcome, env: Mapping[str, Any]) -> None:
@@ -147,10 +158,17 @@ def _pending_case(lease: Lease) -> dict[str, Any]:
     """Return the initial result, for a child that did not write its own."""
     case, steps = lease.request.case, [{"name": name, "state": "pending"} for name in STEPS]
     return {
-        "schema": CASE_SCHEMA, "case": case.name, "framework": case.framework, "vendor": case.vendor, "compiler": None,
-        "precision": "fp32", "batch_size": 0, "device": lease.spec.device, "step": STEPS[0],
+        "schema": CASE_SCHEMA,
+        "case": case.name,
+        "framework": case.framework,
+        "vendor": case.vendor,
+        "compiler": None,
+        "precision": "fp32",
+        "batch_size": 0,
+        "device": lease.spec.device,
+        "step": STEPS[0],
         "steps": [{**steps[0], "state": "running"}, *steps[1:]],
-    }  # fmt: skip
+    }
 
 
 def _objects(rows: object) -> list[dict[str, Any]]:

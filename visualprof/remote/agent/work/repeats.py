@@ -27,15 +27,27 @@ def _mean(values: Sequence[float]) -> float:
 # How the values of all repeats are combined. Other fields are copied from the last repeat.
 _COMBINED_FIELDS: dict[Callable[..., Any], tuple[str, ...]] = {
     _mean: (
-        "qps", "samples_per_s", "whole_samples_per_s", "load_ns", "first_ns", "mean_ns", "p50_ns", "p90_ns", "p95_ns",
-        "p99_ns", "p999_ns", "iqr_ns", "pressure", "energy_j_per_sample",
+        "qps",
+        "samples_per_s",
+        "whole_samples_per_s",
+        "load_ns",
+        "first_ns",
+        "mean_ns",
+        "p50_ns",
+        "p90_ns",
+        "p95_ns",
+        "p99_ns",
+        "p999_ns",
+        "iqr_ns",
+        "pressure",
+        "energy_j_per_sample",
     ),
     sum: ("n", "duration_ns", "warmup_n", "involuntary_switches"),
     min: ("min_ns", "start_ns"),
     max: ("max_ns", "end_ns", "rss_bytes", "gpu_memory_bytes"),
     all: ("stable",),
     any: ("host_busy", "throttled"),
-}  # fmt: skip
+}
 _CONCATENATED_FIELDS = ("window_p50_ns", "window_mean_ns", "window_p99_ns")  # in the order of measurement
 
 

@@ -23,10 +23,12 @@ from visualprof.remote.agent.work.repeats import merge_points_file
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import JOB_SCHEMA, Lease, Spec, TaskFailure
 
-RESERVED_NAMES = {
-    "job.json", "env.json", "status.json", "points.jsonl", "latencies.bin", "monitor.jsonl", "timeline.json",
-    "profile.json", "executed.onnx", "log.txt", "advice.json", "case.json", "search.json",
-}  # fmt: skip
+RESERVED_NAMES = set(
+    """
+    job.json env.json status.json points.jsonl latencies.bin monitor.jsonl timeline.json profile.json
+    executed.onnx log.txt advice.json case.json search.json
+    """.split()
+)
 SMALL_FILE_BYTES = 1 << 20
 COUNTER_KINDS = ("chrome_list", "chrome_object")
 PROFILE_KEYS = ("pass", "file", "start_ns", "batch", "runs", "error")

@@ -40,7 +40,7 @@ from visualprof.remote.recordings import (
     MAX_REQUEST_BYTES,
     MAX_TOTAL_BYTES,
     RECORDING,
-)  # fmt: skip
+)
 
 LIVE_FOLDER, REQUEST_FILE, CLAIM_FILE = ".live", "request.json", ".followed.json"
 SEARCH_INTERVAL_S, CLAIM_INTERVAL_S, CLAIM_TIMEOUT_S, RETRY_DELAY_S = 3.0, 10.0, 60.0, 600.0

@@ -67,9 +67,14 @@ class Worker:
     def commands(self) -> dict[str, Callable[..., object]]:
         """Return the commands by name."""
         return {
-            "load": self.load, "outputs": self.outputs, "warm": self.warm, "turn": self.turn, "peak": self.peak,
-            "places": self.places, "metric": user_metric,
-        }  # fmt: skip
+            "load": self.load,
+            "outputs": self.outputs,
+            "warm": self.warm,
+            "turn": self.turn,
+            "peak": self.peak,
+            "places": self.places,
+            "metric": user_metric,
+        }
 
     def load(self, model: str, spec: Json) -> Json:
         """Load a model with a run configuration. Return the load time, effective settings and the runtime's version."""

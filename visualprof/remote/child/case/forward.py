@@ -25,9 +25,15 @@ from visualprof.remote.protocol import Measure
 WARM_UP = Measure(warmup_s=0.2, max_s=10.0)
 STATISTICS = ("mean_ns", "p50_ns", "p90_ns", "p95_ns", "p99_ns", "stable")
 # Quantiles of Student's t for a 95 % interval by degrees of freedom. Beyond 30, the last value is within 4 %.
-STUDENT_T = (
-     12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2.201, 2.179, 2.160, 2.145, 2.131, 2.120,
-     2.110, 2.101, 2.093, 2.086, 2.080, 2.074, 2.069, 2.064, 2.060, 2.056, 2.052, 2.048, 2.045, 2.042)  # fmt: skip
+STUDENT_T = tuple(
+    map(
+        float,
+        """
+        12.706 4.303 3.182 2.776 2.571 2.447 2.365 2.306 2.262 2.228 2.201 2.179 2.160 2.145 2.131
+        2.120 2.110 2.101 2.093 2.086 2.080 2.074 2.069 2.064 2.060 2.056 2.052 2.048 2.045 2.042
+        """.split(),
+    )
+)
 Clock = Callable[[], int]
 
 

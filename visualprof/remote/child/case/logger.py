@@ -9,10 +9,19 @@ from typing import Any
 
 # FlagPerf's levels with their numbers.
 LEVELS = {
-    "DEBUG": 10, "INFO": 20, "SUCCESS": 25, "WARNING": 30, "ERROR": 40, "CRITICAL": 50, "Finish Info": 50,
-    **{f"{step} {end}": 21 for end in ("Begin", "End")
-       for step in ("Init", "Export", "Model Forward", "Vendor Compile", "Vendor Inference")},
-}  # fmt: skip
+    "DEBUG": 10,
+    "INFO": 20,
+    "SUCCESS": 25,
+    "WARNING": 30,
+    "ERROR": 40,
+    "CRITICAL": 50,
+    "Finish Info": 50,
+    **{
+        f"{step} {end}": 21
+        for end in ("Begin", "End")
+        for step in ("Init", "Export", "Model Forward", "Vendor Compile", "Vendor Inference")
+    },
+}
 
 
 class Logger:

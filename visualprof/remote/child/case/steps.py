@@ -32,8 +32,15 @@ Emit = Callable[..., None]
 PHASES = {"validation": "measuring", "export": "converting", "compile": "converting", "inference": "measuring"}
 RECORDED_STEPS = ("validation", "export", "compile", "inference")
 # Added by the agent, which monitors the device. Kept if nothing is measured again.
-OBSERVED_KEYS = ("memory_used_bytes", "utilization", "power_w", "temperature_c", "clock_mhz", "energy_j_per_sample",
-            "throttled")  # fmt: skip
+OBSERVED_KEYS = (
+    "memory_used_bytes",
+    "utilization",
+    "power_w",
+    "temperature_c",
+    "clock_mhz",
+    "energy_j_per_sample",
+    "throttled",
+)
 STATE_FILES = ("case.json", "steps", "points.jsonl")  # in the result folder, but not files of a step
 
 
@@ -93,10 +100,19 @@ class CaseSteps:
         self._infer: Any = None
         self.vendor = self._vendor()
         self.result: dict[str, Any] = {
-            "schema": CASE_SCHEMA, "case": self.task.name, "framework": self.task.framework, "vendor": self.task.vendor,
-            "compiler": None, "precision": "fp32", "batch_size": 0, "state": "running", "device": self.task.device,
-            "title": self.task.description.get("title", ""), "warnings": [], "started_ns": time.time_ns(),
-        }  # fmt: skip
+            "schema": CASE_SCHEMA,
+            "case": self.task.name,
+            "framework": self.task.framework,
+            "vendor": self.task.vendor,
+            "compiler": None,
+            "precision": "fp32",
+            "batch_size": 0,
+            "state": "running",
+            "device": self.task.device,
+            "title": self.task.description.get("title", ""),
+            "warnings": [],
+            "started_ns": time.time_ns(),
+        }
 
     def _vendor(self) -> Vendor:
         vendors = all_vendors()
@@ -109,10 +125,21 @@ class CaseSteps:
         """Run all steps in order."""
         (self.out / "steps").mkdir(parents=True, exist_ok=True)
         self._earlier = _read(self.out / "case.json")
-        steps = dict(zip(STEPS, (
-            self._init, self._data_and_model, self._validation, self._export, self._compile, self._inference,
-            self._summary,
-        ), strict=True))  # fmt: skip
+        steps = dict(
+            zip(
+                STEPS,
+                (
+                    self._init,
+                    self._data_and_model,
+                    self._validation,
+                    self._export,
+                    self._compile,
+                    self._inference,
+                    self._summary,
+                ),
+                strict=True,
+            )
+        )
         for done, (name, step) in enumerate(steps.items()):
             self._emit("phase", phase=PHASES.get(name, "preparing"), step=name)
             self._emit("progress", done=done, total=len(STEPS))
@@ -206,16 +233,22 @@ class CaseSteps:
         """
         task, told = self.task, self.task.description
         host = {
-            "perf_dir": str(self.out), "data_dir": task.data_dir, "log_dir": str(self.out), "vendor": task.vendor,
-            "case": task.name, "framework": task.framework,
-        }  # fmt: skip
+            "perf_dir": str(self.out),
+            "data_dir": task.data_dir,
+            "log_dir": str(self.out),
+            "vendor": task.vendor,
+            "case": task.name,
+            "framework": task.framework,
+        }
         layers = told["case"], told["parameters"], told["vendors"].get(task.vendor, {}), task.command
         merged = self.merged = merge(host, *layers)
         self.result["warnings"] += merged.warnings
         self.result |= {
-            "compiler": merged["compiler"], "precision": "fp16" if merged["fp16"] else "fp32",
-            "batch_size": merged["batch_size"], "settings": _rows_of(merged),
-        }  # fmt: skip
+            "compiler": merged["compiler"],
+            "precision": "fp16" if merged["fp16"] else "fp32",
+            "batch_size": merged["batch_size"],
+            "settings": _rows_of(merged),
+        }
         self._left_out = skipped_steps(merged)
         for key in ("exist_onnx_path", "exist_compiler_path"):
             self._resolve(merged, key)

@@ -20,8 +20,12 @@ from visualprof.remote.child.host import peak_rss_bytes
 from visualprof.remote.child.measure import latency_statistics, pack_samples
 
 ACCURACY_TOLERANCE = 0.01  # accuracy that may be lost, unless parameters.yaml sets `tolerance`
-PACKAGES = ("torch", "torchvision", "transformers", "onnx", "onnxruntime", "onnxruntime-gpu", "openvino", "tensorrt",
-            "MegEngine", "ai-edge-litert", "tensorflow", "numpy")  # fmt: skip
+PACKAGES = tuple(
+    """
+    torch torchvision transformers onnx onnxruntime onnxruntime-gpu openvino tensorrt MegEngine
+    ai-edge-litert tensorflow numpy
+    """.split()
+)
 
 
 def extra_metrics(returned: tuple[Any, ...]) -> dict[str, float]:
@@ -111,14 +115,19 @@ def print_finish_info(result: dict[str, Any]) -> None:
     """Print FlagPerf's last line to the log."""
     validation, inference = measured_passes(result)
     info = {
-        "vendor": result["vendor"], "compiler": result["compiler"], "precision": result["precision"],
-        "batchsize": result["batch_size"], "flops": result["flops_per_s"],
+        "vendor": result["vendor"],
+        "compiler": result["compiler"],
+        "precision": result["precision"],
+        "batchsize": result["batch_size"],
+        "flops": result["flops_per_s"],
         "e2e_time(second)": round(result["e2e_ns"] / 1e9, 3),
         "p_validation_whole(qps)": validation.get("whole_per_s"),
-        "p_validation_core(qps)": validation.get("core_per_s"), "p_inference_whole(qps)": inference.get("whole_per_s"),
-        "*p_inference_core(qps)": inference.get("core_per_s"), "val_average_acc": validation.get("accuracy"),
+        "p_validation_core(qps)": validation.get("core_per_s"),
+        "p_inference_whole(qps)": inference.get("whole_per_s"),
+        "*p_inference_core(qps)": inference.get("core_per_s"),
+        "val_average_acc": validation.get("accuracy"),
         "infer_average_acc": inference.get("accuracy"),
-    }  # fmt: skip
+    }
     print(msg("child.finish_info", "Finish Info"), "|", info, flush=True)  # noqa: T201 - the log of the run
 
 

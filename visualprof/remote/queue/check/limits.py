@@ -70,9 +70,16 @@ RANGES = (
 def limit_errors(request: Request) -> list[FieldError]:
     """Return all errors that are independent of model and agents."""
     parts = (
-        _texts(request), _numbers(request), _pin(request), load_errors(request.measure.load), _sweep(request),
-        _all_inputs(request), _all_specs(request.specs), _advise(request), _case(request.case),
-    )  # fmt: skip
+        _texts(request),
+        _numbers(request),
+        _pin(request),
+        load_errors(request.measure.load),
+        _sweep(request),
+        _all_inputs(request),
+        _all_specs(request.specs),
+        _advise(request),
+        _case(request.case),
+    )
     return [error for part in parts for error in part]
 
 

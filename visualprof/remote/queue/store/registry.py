@@ -234,9 +234,11 @@ def _delete_versions(
     for version in removed:
         of_creator = func.coalesce(versions.c.creator, "") == (version.creator or "")
         other_version = exists().where(
-            version_files.c.sha256 == holders.c.sha256, versions.c.model == version_files.c.model,
-            versions.c.number == version_files.c.number, of_creator,
-        )  # fmt: skip
+            version_files.c.sha256 == holders.c.sha256,
+            versions.c.model == version_files.c.model,
+            versions.c.number == version_files.c.number,
+            of_creator,
+        )
         same_owner = func.coalesce(jobs.c.owner, "") == (version.creator or "")
         job = exists().where(same_owner, jobs.c.request.contains(holders.c.sha256))
         held_by_creator = (
@@ -258,15 +260,20 @@ def _removal_impact(
     job_ids = [str(row.id) for row in connection.execute(query.order_by(jobs.c.submitted_ns))]
     others = _load_models(connection, visible_models(viewer))
     remaining = {
-        version.sha256 for other in others for version in other.versions
+        version.sha256
+        for other in others
+        for version in other.versions
         if other.id != model.id or version.number not in numbers
-    }  # fmt: skip
+    }
     orphaned = {version.sha256 for version in removed} - remaining
     children = [
-        f"{other.name}/{version.number}" for other in others for version in other.versions
-        if version.lineage and version.lineage.parent in orphaned
+        f"{other.name}/{version.number}"
+        for other in others
+        for version in other.versions
+        if version.lineage
+        and version.lineage.parent in orphaned
         and (other.id != model.id or version.number not in numbers)
-    ]  # fmt: skip
+    ]
     return RemovalImpact(job_ids, children, sorted(name for name, number in model.aliases.items() if number in numbers))
 
 

@@ -101,9 +101,16 @@ def upload_run(
             key = f"{prefix}/{number}" + (f".{verdict.format}" if verdict and verdict.kind == "profile" else "")
             bucket.put_file(path, key)
             os.utime(path, ns=(now_ns, now_ns))
-        rows.append({
-            "task": task.id, "attempt": task.attempt, "name": name, "key": key, "size_bytes": size, "sha256": sha256,
-        })  # fmt: skip
+        rows.append(
+            {
+                "task": task.id,
+                "attempt": task.attempt,
+                "name": name,
+                "key": key,
+                "size_bytes": size,
+                "sha256": sha256,
+            }
+        )
     (folder / MARKER_FILE).write_text(prefix, "utf-8")
     return rows
 

@@ -18,9 +18,16 @@ from visualprof.views.measure.graphs.hierarchy import cached_hierarchy, shape_te
 IDENTITY_ATTRIBUTES = {"id", "profile_name"}  # attributes that identify a node within its file
 # OpenVINO operators with another name in ONNX, ignoring case. An ONNX operator with a bias is two OpenVINO operators.
 ONNX_TYPES = {
-    "convolution": "conv", "groupconvolution": "conv", "subtract": "sub", "multiply": "mul", "divide": "div",
-    "power": "pow", "convert": "cast", "parameter": "input", "result": "output",
-}  # fmt: skip
+    "convolution": "conv",
+    "groupconvolution": "conv",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "div",
+    "power": "pow",
+    "convert": "cast",
+    "parameter": "input",
+    "result": "output",
+}
 WITHOUT_BIAS_SUFFIX = "/WithoutBiases"
 # ONNX shape inference numbers unknown sizes; the numbers differ from file to file.
 GENERATED_SIZE = re.compile(r"unk__\d+")

@@ -243,12 +243,14 @@ def _parents_first(groups: list[GraphGroup], group_of: list[int]) -> tuple[list[
     new_row = {old_row: i for i, old_row in enumerate(order)}
     reordered = [
         GraphGroup(
-            groups[old_row].name, groups[old_row].kind, new_row.get(groups[old_row].parent, -1),
+            groups[old_row].name,
+            groups[old_row].kind,
+            new_row.get(groups[old_row].parent, -1),
             [(kind, new_row[row] if kind == "group" else row) for kind, row in groups[old_row].children],
             groups[old_row].node,
         )
         for old_row in order
-    ]  # fmt: skip
+    ]
     return reordered, [new_row[old_row] for old_row in group_of]
 
 

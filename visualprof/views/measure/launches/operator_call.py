@@ -13,16 +13,36 @@ _JSON = msgspec.json.Decoder(Any)
 
 # Element type by its name in profiles: our name, and its size in bytes.
 ELEMENT_TYPES: dict[str, tuple[str, int]] = {
-    "float": ("fp32", 4), "double": ("fp64", 8), "c10::Half": ("fp16", 2), "c10::BFloat16": ("bf16", 2),
-    "c10::Float8_e4m3fn": ("fp8", 1), "c10::Float8_e5m2": ("fp8", 1), "c10::Float8_e4m3fnuz": ("fp8", 1),
-    "c10::Float8_e5m2fnuz": ("fp8", 1), "c10::Float4_e2m1fn_x2": ("fp4", 1), "c10::Float8_e8m0fnu": ("fp8", 1),
+    "float": ("fp32", 4),
+    "double": ("fp64", 8),
+    "c10::Half": ("fp16", 2),
+    "c10::BFloat16": ("bf16", 2),
+    "c10::Float8_e4m3fn": ("fp8", 1),
+    "c10::Float8_e5m2": ("fp8", 1),
+    "c10::Float8_e4m3fnuz": ("fp8", 1),
+    "c10::Float8_e5m2fnuz": ("fp8", 1),
+    "c10::Float4_e2m1fn_x2": ("fp4", 1),
+    "c10::Float8_e8m0fnu": ("fp8", 1),
     "c10::complex<float>": ("complex64", 8),
-    "c10::complex<double>": ("complex128", 16), "long int": ("int64", 8), "long": ("int64", 8), "__int64": ("int64", 8),
-    "int": ("int32", 4), "short int": ("int16", 2), "short": ("int16", 2), "signed char": ("int8", 1),
-    "unsigned char": ("uint8", 1), "bool": ("bool", 1), "float16": ("fp16", 2), "bfloat16": ("bf16", 2),
-    "float8e4m3fn": ("fp8", 1), "int64": ("int64", 8), "int32": ("int32", 4), "int16": ("int16", 2),
-    "int8": ("int8", 1), "uint8": ("uint8", 1),
-}  # fmt: skip
+    "c10::complex<double>": ("complex128", 16),
+    "long int": ("int64", 8),
+    "long": ("int64", 8),
+    "__int64": ("int64", 8),
+    "int": ("int32", 4),
+    "short int": ("int16", 2),
+    "short": ("int16", 2),
+    "signed char": ("int8", 1),
+    "unsigned char": ("uint8", 1),
+    "bool": ("bool", 1),
+    "float16": ("fp16", 2),
+    "bfloat16": ("bf16", 2),
+    "float8e4m3fn": ("fp8", 1),
+    "int64": ("int64", 8),
+    "int32": ("int32", 4),
+    "int16": ("int16", 2),
+    "int8": ("int8", 1),
+    "uint8": ("uint8", 1),
+}
 
 
 class NotRecorded(Exception):

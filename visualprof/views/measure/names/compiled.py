@@ -29,9 +29,13 @@ _FUSED_KERNEL = re.compile(
     r"(?:graph_\d+_)?(?P<maker>triton|cpp|pallas|mps)_(?:(?P<kind>[a-z]{3})_)?fused_(?P<operators>\w+?)_\d+"
 )
 FUSION_KINDS = {
-    "poi": "pointwise", "red": "reduction", "per": "persistent_reduction", "tem": "template", "for": "foreach",
+    "poi": "pointwise",
+    "red": "reduction",
+    "per": "persistent_reduction",
+    "tem": "template",
+    "for": "foreach",
     "spl": "split_scan",
-}  # fmt: skip
+}
 # Names of aten operators that contain `_`, which is also the separator, where the alphabetical order is ambiguous.
 _NAME_WITH_UNDERSCORE = re.compile(
     r"_(?:adaptive_avg_pool[23]d|fused_rms_norm|int_mm|log_softmax|native_batch_norm_legit(?:_functional|_no_training)?"

@@ -30,9 +30,15 @@ _FUNCTION_AFFIXES = pattern(
 _CAMEL_CASE = pattern(r"(?<=[a-z\d])(?=[A-Z])")
 # Functions that only wrap another one, with the position of it among their arguments.
 _WRAPPERS = {
-    "BinaryFunctor": 3, "AUnaryFunctor": 3, "BUnaryFunctor": 3, "gpu_kernel_impl": 0, "gpu_kernel_impl_nocast": 0,
-    "gpu_index_kernel": 0, "func_wrapper_t": 1, "ReduceOp": 1,
-}  # fmt: skip
+    "BinaryFunctor": 3,
+    "AUnaryFunctor": 3,
+    "BUnaryFunctor": 3,
+    "gpu_kernel_impl": 0,
+    "gpu_kernel_impl_nocast": 0,
+    "gpu_index_kernel": 0,
+    "func_wrapper_t": 1,
+    "ReduceOp": 1,
+}
 
 
 class Rule(NamedTuple):
@@ -228,4 +234,4 @@ RULES: tuple[Rule, ...] = (
     Rule(pattern(r"^(?:void )?(?:\w+::)*(?:device_kernel|Kernel2?|kentry|trampoline_kernel)<"), _wrapped),
     Rule(pattern(r"gemm|gemv|scudnn|hcudnn|xmma|nvjet|Cijk|igemm|fmha|sdpa|bmm|matmul_ogs", re.IGNORECASE), _library),
     Rule(_SHORTENED, _cpp),
-)  # fmt: skip
+)

@@ -12,23 +12,63 @@ import re
 _MAX_CHARS = 20_000  # of any part: back references can double the text with every few characters
 _MAX_DEPTH = 60
 _BUILTIN_TYPES = {
-    "v": "void", "w": "wchar_t", "b": "bool", "c": "char", "a": "signed char", "h": "unsigned char", "s": "short",
-    "t": "unsigned short", "i": "int", "j": "unsigned int", "l": "long", "m": "unsigned long", "x": "long long",
-    "y": "unsigned long long", "n": "__int128", "o": "unsigned __int128", "f": "float", "d": "double",
-    "e": "long double", "g": "__float128", "z": "...", "DF16_": "_Float16", "DF16b": "__bf16", "DF32_": "_Float32",
-    "DF64_": "_Float64", "Dh": "half", "Di": "char32_t", "Ds": "char16_t", "Du": "char8_t", "Da": "auto",
-    "Dc": "decltype(auto)", "Dn": "decltype(nullptr)",
-}  # fmt: skip
+    "v": "void",
+    "w": "wchar_t",
+    "b": "bool",
+    "c": "char",
+    "a": "signed char",
+    "h": "unsigned char",
+    "s": "short",
+    "t": "unsigned short",
+    "i": "int",
+    "j": "unsigned int",
+    "l": "long",
+    "m": "unsigned long",
+    "x": "long long",
+    "y": "unsigned long long",
+    "n": "__int128",
+    "o": "unsigned __int128",
+    "f": "float",
+    "d": "double",
+    "e": "long double",
+    "g": "__float128",
+    "z": "...",
+    "DF16_": "_Float16",
+    "DF16b": "__bf16",
+    "DF32_": "_Float32",
+    "DF64_": "_Float64",
+    "Dh": "half",
+    "Di": "char32_t",
+    "Ds": "char16_t",
+    "Du": "char8_t",
+    "Da": "auto",
+    "Dc": "decltype(auto)",
+    "Dn": "decltype(nullptr)",
+}
 _STANDARD_NAMES = {
-    "St": "std", "Sa": "std::allocator", "Sb": "std::basic_string", "Ss": "std::string", "Si": "std::istream",
-    "So": "std::ostream", "Sd": "std::iostream",
-}  # fmt: skip
+    "St": "std",
+    "Sa": "std::allocator",
+    "Sb": "std::basic_string",
+    "Ss": "std::string",
+    "Si": "std::istream",
+    "So": "std::ostream",
+    "Sd": "std::iostream",
+}
 _TYPE_SUFFIXES = {"P": "*", "R": "&", "O": "&&", "K": " const", "V": " volatile", "r": " restrict"}
 _BUILTIN = re.compile(r"DF\d+[_b]|D[hisuacn]|[vwbcahstijlmxynofdegz]")
 _OPERATORS = {
-    "cl": "operator()", "ix": "operator[]", "pl": "operator+", "mi": "operator-", "ml": "operator*", "dv": "operator/",
-    "eq": "operator==", "ne": "operator!=", "lt": "operator<", "gt": "operator>", "aS": "operator=",
-}  # fmt: skip
+    "cl": "operator()",
+    "ix": "operator[]",
+    "pl": "operator+",
+    "mi": "operator-",
+    "ml": "operator*",
+    "dv": "operator/",
+    "eq": "operator==",
+    "ne": "operator!=",
+    "lt": "operator<",
+    "gt": "operator>",
+    "aS": "operator=",
+}
 
 
 class _UnknownSyntaxError(Exception):

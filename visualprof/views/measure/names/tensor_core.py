@@ -95,16 +95,18 @@ CUSTOM_OPERATOR_RULES: tuple[tuple[re.Pattern[str], bool | None], ...] = tuple(
         (r"all_?(?:reduce|gather|to_?all)|reduce_?scatter|broadcast", False),
         (r"attention|attn|prefill|(?<![a-z])(?:flash(?!infer)|fmha|mha|mla)|_fa[23]_|sdpa|moe|experts", True),
     )
-)  # fmt: skip
+)
 # Generated pointwise operations and reductions, which are named after the operators that they replace a part of.
 _TRITON_WITHOUT_PRODUCT = pattern(r"^triton_(?:poi|red|per)_")
 # Operators without a namespace are the framework's or Python's. Among these, the rules decide about attention only.
 _ATTENTION_NAME = pattern(r"\w*(?:attention|attn)\w*", re.IGNORECASE)
 # Namespaces of torch. Its operators without a product have no tensor-core implementation.
-_TORCH_NAMESPACES = (
-    "aten", "prim", "prims", "c10", "c10d", "_c10d_functional", "autograd", "profiler", "torch", "inductor", "nccl",
-    "quantized", "onednn", "mkldnn", "mkl", "prepacked", "torchvision", "torchaudio", "higher_order", "rng_prims",
-)  # fmt: skip
+_TORCH_NAMESPACES = tuple(
+    """
+    aten prim prims c10 c10d _c10d_functional autograd profiler torch inductor nccl quantized onednn mkldnn
+    mkl prepacked torchvision torchaudio higher_order rng_prims
+    """.split()
+)
 # Suffixes that are not part of an operator's name, as in Paddle's "conv2d dygraph" and "matmul compute".
 NAME_SUFFIX = pattern(r"(?: (?:dygraph|compute)|Grad(?:Node(?:Final)?)?|\[\d+\])+$")
 

@@ -22,10 +22,30 @@ from visualprof.views.measure.launches.launch import is_device_work, launches
 from visualprof.views.measure.names.tensor_core import match_names
 
 TYPE_BYTES = {
-    "float": 4, "float32": 4, "double": 8, "float64": 8, "half": 2, "float16": 2, "c10::half": 2, "bfloat16": 2,
-    "c10::bfloat16": 2, "int": 4, "int32": 4, "long": 8, "long int": 8, "int64": 8, "short": 2, "int16": 2,
-    "byte": 1, "char": 1, "int8": 1, "uint8": 1, "unsigned char": 1, "signed char": 1, "bool": 1,
-}  # fmt: skip
+    "float": 4,
+    "float32": 4,
+    "double": 8,
+    "float64": 8,
+    "half": 2,
+    "float16": 2,
+    "c10::half": 2,
+    "bfloat16": 2,
+    "c10::bfloat16": 2,
+    "int": 4,
+    "int32": 4,
+    "long": 8,
+    "long int": 8,
+    "int64": 8,
+    "short": 2,
+    "int16": 2,
+    "byte": 1,
+    "char": 1,
+    "int8": 1,
+    "uint8": 1,
+    "unsigned char": 1,
+    "signed char": 1,
+    "bool": 1,
+}
 COLLECTIVE_WORD = pattern(
     r"(all)[-_]?(reduce|gather)|(reduce)[-_]?(scatter)|(all)[-_]?(to)[-_]?(all)|(collective)[-_](permute|broadcast)",
     re.IGNORECASE,

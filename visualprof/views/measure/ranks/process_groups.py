@@ -27,7 +27,7 @@ _ROLE_WORDS: dict[str, GroupRole] = {
     **dict.fromkeys(("pipeline", "pipe", "pp"), "pipeline"),
     **dict.fromkeys(("expert", "ep", "moe"), "expert"),
     **dict.fromkeys(("default", "world"), "world"),
-}  # fmt: skip
+}
 _OTHER_AXIS_WORDS = frozenset(("embedding", "embd", "context", "cp", "sequence", "sp"))
 _RACK_NAME = re.compile(r"(?<![A-Za-z0-9])(?:rack|cabinet)[-_]?[A-Za-z]?\d+", re.IGNORECASE)
 

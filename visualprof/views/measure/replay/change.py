@@ -21,9 +21,11 @@ from visualprof.views.measure.replay.build import COPY_CALL, NONBLOCKING_CALL_NS
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, WaitGraph
 
 DEVICE_TARGETS = {
-    "kernel": (Category.KERNEL, Category.COMM), "collective": (Category.COMM,),
-    "copies": (Category.MEMCPY, Category.MEMSET), "gpu": DEVICE_CATEGORIES,
-}  # fmt: skip
+    "kernel": (Category.KERNEL, Category.COMM),
+    "collective": (Category.COMM,),
+    "copies": (Category.MEMCPY, Category.MEMSET),
+    "gpu": DEVICE_CATEGORIES,
+}
 KIND_CHANGES = (
     "dataloader=0",
     "sync=remove",

@@ -116,9 +116,11 @@ def advice_chart(reports: Sequence[Report]) -> charts.Option:
         for verdict in VERDICTS
     ]
     fields = (
-        ("@t:column.error", "count"), ("@t:column.ratio_to_original", "ratio"), ("@t:column.size_bytes", "bytes"),
+        ("@t:column.error", "count"),
+        ("@t:column.ratio_to_original", "ratio"),
+        ("@t:column.size_bytes", "bytes"),
         ("@t:column.latency_ns", "ns"),
-    )  # fmt: skip
+    )
     line_points = [end for _, row in points for end in _interval_line(row)]
     line = {"type": "line", "name": "@t:advice.interval", "data": line_points, "showSymbol": False, "silent": True}
     style = {"lineStyle": {"width": 1.5, "opacity": 0.5}}

@@ -14,17 +14,34 @@ from visualprof.views.answers.table import Columns, from_rows
 
 # Metrics that a chart can show, in the order of the menu.
 METRICS: dict[str, Kind] = {
-    "core_per_s": "count", "whole_per_s": "count", "p50_ns": "ns", "p99_ns": "ns", "accuracy": "count",
-    "accuracy_difference": "count", "mfu": "ratio", "memory_used_bytes": "bytes", "energy_j_per_sample": "joule",
-}  # fmt: skip
+    "core_per_s": "count",
+    "whole_per_s": "count",
+    "p50_ns": "ns",
+    "p99_ns": "ns",
+    "accuracy": "count",
+    "accuracy_difference": "count",
+    "mfu": "ratio",
+    "memory_used_bytes": "bytes",
+    "energy_j_per_sample": "joule",
+}
 # Fields that identify a setup of a case; only the newest result of each setup is compared.
 SETUP_FIELDS = ("machine", "framework", "vendor", "compiler", "precision", "batch_size")
 _MAX_LINEAR_RATIO = 50  # with a larger ratio of the values, small bars would vanish on a linear axis
 BYTES_PER_GIB = 1 << 30
 # Header of the table in the READMEs of FlagPerf's cases.
 _FLAGPERF_HEADER = (
-    "推理工具", "precision", "bs", "e2e_time", "p_val_whole", "p_val_core", "p_infer_whole", r"\*p_infer_core",
-         r"\*MFU", "acc(infer/val)", "mem")  # fmt: skip
+    "推理工具",
+    "precision",
+    "bs",
+    "e2e_time",
+    "p_val_whole",
+    "p_val_core",
+    "p_infer_whole",
+    r"\*p_infer_core",
+    r"\*MFU",
+    "acc(infer/val)",
+    "mem",
+)
 
 
 class LeaderColumns(Columns):
@@ -296,10 +313,14 @@ def _flagperf_row(result: CaseResult, with_case: bool) -> tuple[object, ...]:
     line = flagperf_line(result)
     return (
         *((result.case, result.agent or result.host) if with_case else ()),
-        result.compiler, result.precision, result.batch_size, *list(line.values())[5:10], line["*MFU"],
+        result.compiler,
+        result.precision,
+        result.batch_size,
+        *list(line.values())[5:10],
+        line["*MFU"],
         f"{_cell(line['infer_average_acc'])}/{_cell(line['val_average_acc'])}",
         f"{_cell(line['vendor_usage(GiB)'])}/{_cell(line['vendor_max_mem(GiB)'])}",
-    )  # fmt: skip
+    )
 
 
 def _rounded(value: float | None) -> float | None:

@@ -127,12 +127,26 @@ class BestColumns(Columns):
 VerdictEvidence = Annotated[
     Mapping[str, int | float | str | None],
     kinds_by_key(
-        pressure_ratio="ratio", involuntary_switches_per_s="count", spread_ratio="ratio", least_p50_ns="ns",
-        most_p50_ns="ns", mean_spread_ratio="ratio", p99_spread_ratio="ratio",
-        samples_per_s="count", best_samples_per_s="count", best_batch="count", first_ns="ns",
-        p50_ns="ns", n="count", needed_n="count", percentile="count", chance_ratio="ratio", cpu="name", day="word",
+        pressure_ratio="ratio",
+        involuntary_switches_per_s="count",
+        spread_ratio="ratio",
+        least_p50_ns="ns",
+        most_p50_ns="ns",
+        mean_spread_ratio="ratio",
+        p99_spread_ratio="ratio",
+        samples_per_s="count",
+        best_samples_per_s="count",
+        best_batch="count",
+        first_ns="ns",
+        p50_ns="ns",
+        n="count",
+        needed_n="count",
+        percentile="count",
+        chance_ratio="ratio",
+        cpu="name",
+        day="word",
     ),
-]  # fmt: skip
+]
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -300,10 +314,13 @@ def _switches_per_s(point: Point) -> float | None:
 def _host_busy(report: Report) -> Iterator[Verdict]:
     """Yield a verdict for points that were measured on a busy host."""
     return _worst_point_verdict(
-        report, "host_busy", "medium",
+        report,
+        "host_busy",
+        "medium",
         lambda point: (point.pressure or (_switches_per_s(point) or 0.0) / 1e6) if point.host_busy else None,
-        pressure_ratio=lambda point: point.pressure, involuntary_switches_per_s=_switches_per_s,
-    )  # fmt: skip
+        pressure_ratio=lambda point: point.pressure,
+        involuntary_switches_per_s=_switches_per_s,
+    )
 
 
 def _unstable(report: Report) -> Iterator[Verdict]:
@@ -319,12 +336,20 @@ def _unstable(report: Report) -> Iterator[Verdict]:
         return lambda point: choose(point.window_p50_ns) if spread_of("spread_ratio")(point) else None
 
     return _worst_point_verdict(
-        report, "unstable", "medium",
-        lambda point: max(filter(None, _unstable_spreads(point).values()), default=0.0)
-        if point.stable is False and point.n >= MIN_SAMPLES[50] else None,
-        spread_ratio=spread_of("spread_ratio"), least_p50_ns=median_of(min), most_p50_ns=median_of(max),
-        mean_spread_ratio=spread_of("mean_spread_ratio"), p99_spread_ratio=spread_of("p99_spread_ratio"),
-    )  # fmt: skip
+        report,
+        "unstable",
+        "medium",
+        lambda point: (
+            max(filter(None, _unstable_spreads(point).values()), default=0.0)
+            if point.stable is False and point.n >= MIN_SAMPLES[50]
+            else None
+        ),
+        spread_ratio=spread_of("spread_ratio"),
+        least_p50_ns=median_of(min),
+        most_p50_ns=median_of(max),
+        mean_spread_ratio=spread_of("mean_spread_ratio"),
+        p99_spread_ratio=spread_of("p99_spread_ratio"),
+    )
 
 
 def _throttled(report: Report) -> Iterator[Verdict]:
@@ -392,10 +417,11 @@ def _not_significant(reports: Sequence[Report]) -> Iterator[Verdict]:
     for report, point, standing in compared:
         if leader and point and point is not leader and standing == "not_significant":
             evidence = {
-                "samples_per_s": point.samples_per_s, "best_samples_per_s": leader.samples_per_s,
+                "samples_per_s": point.samples_per_s,
+                "best_samples_per_s": leader.samples_per_s,
                 "best_spec": next(other.spec for other, top in zip(reports, best_points, strict=True) if top is leader),
                 "chance_ratio": HIGHEST_THROUGHPUT.p_value(leader, point),
-            }  # fmt: skip
+            }
             yield Verdict("not_significant", "low", report.id, point.batch, (point.batch,), evidence)
 
 
@@ -417,33 +443,48 @@ def _slower_with_batch(report: Report) -> Iterator[Verdict]:
         return iter(())
     limit = peak * MIN_THROUGHPUT_SHARE
     return _worst_point_verdict(
-        report, "slower_with_batch", "low",
-        lambda point: peak - point.samples_per_s
-        if point.batch > best.batch and point.samples_per_s is not None and point.samples_per_s < limit else None,
-        samples_per_s=lambda point: point.samples_per_s, best_samples_per_s=lambda _: peak,
+        report,
+        "slower_with_batch",
+        "low",
+        lambda point: (
+            peak - point.samples_per_s
+            if point.batch > best.batch and point.samples_per_s is not None and point.samples_per_s < limit
+            else None
+        ),
+        samples_per_s=lambda point: point.samples_per_s,
+        best_samples_per_s=lambda _: peak,
         best_batch=lambda _: best.batch,
-    )  # fmt: skip
+    )
 
 
 def _first_run_slow(report: Report) -> Iterator[Verdict]:
     """Yield a verdict for points whose first run took many medians."""
     return _worst_point_verdict(
-        report, "first_run_slow", "low",
-        lambda point: point.first_ns / point.p50_ns
-        if point.first_ns and point.p50_ns and point.first_ns > SLOW_FIRST_RUN_FACTOR * point.p50_ns else None,
-        first_ns=lambda point: point.first_ns, p50_ns=lambda point: point.p50_ns,
-    )  # fmt: skip
+        report,
+        "first_run_slow",
+        "low",
+        lambda point: (
+            point.first_ns / point.p50_ns
+            if point.first_ns and point.p50_ns and point.first_ns > SLOW_FIRST_RUN_FACTOR * point.p50_ns
+            else None
+        ),
+        first_ns=lambda point: point.first_ns,
+        p50_ns=lambda point: point.p50_ns,
+    )
 
 
 def _n_too_small(report: Report) -> Iterator[Verdict]:
     """Yield a verdict for points with too few runs for a percentile."""
     no_median = any(point.n < MIN_SAMPLES[50] for point in report.points)
     return _worst_point_verdict(
-        report, "n_too_small", "high" if no_median else "low",
+        report,
+        "n_too_small",
+        "high" if no_median else "low",
         lambda point: 1 / point.n if point.n < MIN_SAMPLES[99] else None,
-        n=lambda point: point.n, needed_n=lambda point: MIN_SAMPLES[99],
+        n=lambda point: point.n,
+        needed_n=lambda point: MIN_SAMPLES[99],
         percentile=lambda point: max((p for p, needed in MIN_SAMPLES.items() if point.n >= needed), default=0),
-    )  # fmt: skip
+    )
 
 
 def _sample(report: Report) -> Iterator[Verdict]:
@@ -454,6 +495,13 @@ def _sample(report: Report) -> Iterator[Verdict]:
 
 
 VERDICT_RULES: tuple[Callable[[Report], Iterator[Verdict]], ...] = (
-    _precision_changed, _fallback, _host_busy, _unstable, _throttled, _slower_with_batch, _first_run_slow, _n_too_small,
+    _precision_changed,
+    _fallback,
+    _host_busy,
+    _unstable,
+    _throttled,
+    _slower_with_batch,
+    _first_run_slow,
+    _n_too_small,
     _sample,
-)  # fmt: skip
+)

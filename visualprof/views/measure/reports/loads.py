@@ -12,8 +12,15 @@ from visualprof.views.answers.table import Columns
 MILLION = 1e6
 SECONDS_PER_HOUR = 3600.0
 STEP_FIELDS = (
-    "concurrency", "offered_per_s", "achieved_per_s", "n", "unserved", "p50_ns", "tail_ns", "tail_bound_ns",
-)  # fmt: skip
+    "concurrency",
+    "offered_per_s",
+    "achieved_per_s",
+    "n",
+    "unserved",
+    "p50_ns",
+    "tail_ns",
+    "tail_bound_ns",
+)
 
 
 class LoadColumns(Columns):

@@ -14,9 +14,17 @@ from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns
 
 METRICS = (
-    "p50_ns", "p90_ns", "p99_ns", "samples_per_s", "rss_bytes", "device_bytes", "error", "size_bytes",
-    "energy_j_per_sample", "load_ns",
-)  # fmt: skip
+    "p50_ns",
+    "p90_ns",
+    "p99_ns",
+    "samples_per_s",
+    "rss_bytes",
+    "device_bytes",
+    "error",
+    "size_bytes",
+    "energy_j_per_sample",
+    "load_ns",
+)
 UNITS = {"ns": "ns", "bytes": "bytes", "j_per_sample": "joule"}
 SEARCH_STATES = ("feasible", "infeasible")
 MAX_LIMIT_RATIO = 2

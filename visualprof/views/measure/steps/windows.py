@@ -31,17 +31,27 @@ from visualprof.views.measure.names.tensor_core import match_names, tensor_core_
 from visualprof.views.measure.steps.serving_steps import step_loads
 
 HOST_WORK = (
-    Category.OP, Category.RUNTIME, Category.COMM, Category.DATALOADER, Category.FORWARD, Category.BACKWARD,
-    Category.OPTIMIZER, Category.ANNOTATION, Category.MODULE,
-)  # fmt: skip
+    Category.OP,
+    Category.RUNTIME,
+    Category.COMM,
+    Category.DATALOADER,
+    Category.FORWARD,
+    Category.BACKWARD,
+    Category.OPTIMIZER,
+    Category.ANNOTATION,
+    Category.MODULE,
+)
 STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 MIN_COMPLETE_SHARE = 0.8
 PART_CATEGORIES = {  # step parts except other: categories, on a device (True) or on threads
-    "kernel": ((Category.KERNEL, True),), "memcpy": ((Category.MEMCPY, True),), "memset": ((Category.MEMSET, True),),
+    "kernel": ((Category.KERNEL, True),),
+    "memcpy": ((Category.MEMCPY, True),),
+    "memset": ((Category.MEMSET, True),),
     "communication": ((Category.COMM, True), (Category.COMM, False)),
-    "runtime": ((Category.RUNTIME, False), (Category.SYNC, False)), "dataloader": ((Category.DATALOADER, False),),
+    "runtime": ((Category.RUNTIME, False), (Category.SYNC, False)),
+    "dataloader": ((Category.DATALOADER, False),),
     "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
-}  # fmt: skip
+}
 DISTANT_PAST = np.iinfo(np.int64).min
 MIN_QUEUED_NS = 1_000_000  # longer than any launch takes
 DEVICE_SYNC = pattern(r"^(?:(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize)")

@@ -26,9 +26,18 @@ MAX_LAUNCHED = 12  # locations of device work in the details of an event
 
 # Kinds of typed arguments (docs/trace-model.md); others are texts or counts.
 ARGUMENT_KINDS: dict[str, Kind] = {
-    "bytes": "bytes", "shared_memory": "bytes", "flops": "flo", "occupancy": "ratio", "wait_ns": "ns", "grid": "dims",
-    "block": "dims", "external_id": "id", "operator_id": "id", "operator_index": "id", "sequence": "id",
-}  # fmt: skip
+    "bytes": "bytes",
+    "shared_memory": "bytes",
+    "flops": "flo",
+    "occupancy": "ratio",
+    "wait_ns": "ns",
+    "grid": "dims",
+    "block": "dims",
+    "external_id": "id",
+    "operator_id": "id",
+    "operator_index": "id",
+    "sequence": "id",
+}
 
 
 class TimelineTrack(msgspec.Struct):

@@ -24,9 +24,12 @@ TICK_COUNT = 512
 LinkName = Literal["launch", "fwdbwd", "async", "flow", "owner"]
 Direction = Literal["to", "from"]
 LINK_NAMES: dict[LinkKind, LinkName] = {
-    LinkKind.LAUNCH: "launch", LinkKind.FWDBWD: "fwdbwd", LinkKind.ASYNC: "async", LinkKind.FLOW: "flow",
+    LinkKind.LAUNCH: "launch",
+    LinkKind.FWDBWD: "fwdbwd",
+    LinkKind.ASYNC: "async",
+    LinkKind.FLOW: "flow",
     LinkKind.OWNER: "owner",
-}  # fmt: skip
+}
 
 
 class WindowColumns(Columns):

@@ -14,9 +14,19 @@ from typing import Literal, NamedTuple
 from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall, Tensor
 
 Family = Literal[
-    "product", "convolution", "attention", "recurrent", "normalization", "softmax", "elementwise", "reduction",
-    "lookup", "copy", "recorded", "unknown",
-]  # fmt: skip
+    "product",
+    "convolution",
+    "attention",
+    "recurrent",
+    "normalization",
+    "softmax",
+    "elementwise",
+    "reduction",
+    "lookup",
+    "copy",
+    "recorded",
+    "unknown",
+]
 MODEL_FAMILIES: tuple[Family, ...] = (
     "product",
     "convolution",
@@ -342,9 +352,13 @@ _REDUCTIONS = "sum mean amax amin max min prod argmax argmin logsumexp var std a
 _NORMS = "native_batch_norm cudnn_batch_norm miopen_batch_norm native_layer_norm native_group_norm _fused_rms_norm"
 # Positions of the weight, of the bias (-1: not an argument, None: there is none), and of the mask (-1: no argument).
 _NORM_GRADIENTS = {
-    "native_layer_norm": (5, 6, 7), "native_group_norm": (4, -1, 9), "native_batch_norm": (2, -1, 9),
-    "cudnn_batch_norm": (2, -1, -1), "miopen_batch_norm": (2, -1, -1), "_fused_rms_norm": (4, None, 5),
-}  # fmt: skip
+    "native_layer_norm": (5, 6, 7),
+    "native_group_norm": (4, -1, 9),
+    "native_batch_norm": (2, -1, 9),
+    "cudnn_batch_norm": (2, -1, -1),
+    "miopen_batch_norm": (2, -1, -1),
+    "_fused_rms_norm": (4, None, 5),
+}
 _ONNX_VALUES = """Relu Add Mul Sub Div Sigmoid Tanh Clip Gelu FastGelu BiasGelu QuickGelu Erf Sqrt Pow Exp Log Neg Abs
     LeakyRelu HardSwish HardSigmoid Elu Where Min Max Sum"""
 _ONNX_NORMS = "LayerNormalization SkipLayerNormalization SimplifiedLayerNormalization SkipSimplifiedLayerNormalization"
@@ -360,7 +374,10 @@ MODEL_FORMULAS: dict[str, Formula] = {
     **{
         f"aten::cudnn_convolution_{kind}": _single_gradient
         for kind in (
-            "backward_input", "backward_weight", "transpose_backward_input", "transpose_backward_weight",
+            "backward_input",
+            "backward_weight",
+            "transpose_backward_input",
+            "transpose_backward_weight",
         )
     },
     **{
@@ -378,10 +395,8 @@ MODEL_FORMULAS: dict[str, Formula] = {
     ),
     "flash_attn::_flash_attn_backward": _attention(1, (3, 2), False),
     **dict.fromkeys(("MatMul", "FusedMatMul", "Gemm", "FusedGemm"), _onnx_matrix_product),
-    **dict.fromkeys(
-        ("Conv", "FusedConv"), _onnx("convolution", lambda call: 2 * math.prod(call.tensor(1).shape[1:]))
-    ),
-}  # fmt: skip
+    **dict.fromkeys(("Conv", "FusedConv"), _onnx("convolution", lambda call: 2 * math.prod(call.tensor(1).shape[1:]))),
+}
 OTHER_FORMULAS: dict[str, Formula] = {
     **{f"aten::{name}": _per_value("normalization", 8) for name in _NORMS.split()},
     **{f"aten::{name}_backward": _norm_backward(*args) for name, args in _NORM_GRADIENTS.items()},
@@ -405,5 +420,5 @@ OTHER_FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(_ONNX_NORMS.split(), _onnx("normalization", lambda _: 8)),
     **dict.fromkeys(("Softmax", "LogSoftmax"), _onnx("softmax", lambda _: 5)),
     **dict.fromkeys(_ONNX_VALUES.split(), _onnx("elementwise", lambda _: 1)),
-}  # fmt: skip
+}
 FORMULAS: dict[str, Formula] = {**MODEL_FORMULAS, **OTHER_FORMULAS}

@@ -39,12 +39,12 @@ _ONNX_NO_PRODUCT = """And ArgMax ArgMin AveragePool BatchNormalization Bernoulli
     ReduceSumSquare Reorder ReorderInput ReorderOutput Reshape Resize RMSNormalization Round scalar_tensor Scan
     Scatter ScatterElements ScatterND select_backward Shape Shrink Sign Sin Size Slice Softplus Softsign
     SpaceToDepth Split Squeeze Tile TopK Transpose Trilu Unique Unsqueeze Upsample Xor"""
-_NO_WORK_NAMES = frozenset((
-    "detach", "torch::autograd::AccumulateGrad", "AccumulateGrad", *(f"aten::{name}" for name in _NO_WORK.split())
-))  # fmt: skip
-_NO_PRODUCT_NAMES = frozenset({
-    *OTHER_FORMULAS, *_NO_WORK_NAMES, *_ONNX_NO_PRODUCT.split(), *(f"aten::{name}" for name in _NO_PRODUCT.split())
-})  # fmt: skip
+_NO_WORK_NAMES = frozenset(
+    ("detach", "torch::autograd::AccumulateGrad", "AccumulateGrad", *(f"aten::{name}" for name in _NO_WORK.split()))
+)
+_NO_PRODUCT_NAMES = frozenset(
+    {*OTHER_FORMULAS, *_NO_WORK_NAMES, *_ONNX_NO_PRODUCT.split(), *(f"aten::{name}" for name in _NO_PRODUCT.split())}
+)
 _NO_PRODUCT_PATTERN = pattern(
     r"^aten::(_foreach_|_fused_(adam|adamw|sgd|adagrad)_$|_amp_)|^triton_(poi|red|per)_|^(Memcpy|Memset)"
     r"|at::native::.*(elementwise_kernel|multi_tensor_apply_kernel|reduce_kernel)|^void multi_tensor_apply_kernel"

@@ -329,15 +329,20 @@ ATTENTION: dict[str, Formula] = {
     "vllm::unified_attention": _attention(AttentionArgs(0, 1, 2)),
     **dict.fromkeys(
         (
-            "aiter::mha_batch_prefill", "aiter::mha_varlen_fwd", "aiter::fmha_v3_varlen_fwd", "_vllm_fa2_C::varlen_fwd",
-            "_vllm_fa3_C::fwd", "sgl_kernel::fwd", "flash_attn::_flash_attn_varlen_forward",
+            "aiter::mha_batch_prefill",
+            "aiter::mha_varlen_fwd",
+            "aiter::fmha_v3_varlen_fwd",
+            "_vllm_fa2_C::varlen_fwd",
+            "_vllm_fa3_C::fwd",
+            "sgl_kernel::fwd",
+            "flash_attn::_flash_attn_varlen_forward",
         ),
         _attention(AttentionArgs(0, 1, 2)),
     ),
     "aiter::paged_attention_ragged": _attention(AttentionArgs(2, 3, 4)),
     "vllm::unified_mla_attention_with_output": _latent_attention,
     "aiter::mla_decode_fwd": _latent_decode,
-}  # fmt: skip
+}
 FORMULAS: dict[str, Formula] = {
     **ATTENTION,
     # products
@@ -347,7 +352,9 @@ FORMULAS: dict[str, Formula] = {
     **{f"aiter::{name}": _matrix_product() for name in _FP8_BLOCKS.split()},
     **dict.fromkeys(
         (
-            "vllm::w8a8_triton_block_scaled_mm_func", "vllm::padded_cutlass", "vllm::rocm_aiter_gemm_a8w8_blockscale",
+            "vllm::w8a8_triton_block_scaled_mm_func",
+            "vllm::padded_cutlass",
+            "vllm::rocm_aiter_gemm_a8w8_blockscale",
             "vllm::rocm_aiter_triton_gemm_a8w8_blockscale",
         ),
         _matrix_product(),
@@ -365,7 +372,10 @@ FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(("aiter::gemm_a4w4_asm", "aiter::gemm_a4w4_blockscale"), _matrix_product(packed=2)),
     **dict.fromkeys(
         (
-            "_C::gptq_marlin_gemm", "_C::marlin_gemm", "_C::awq_marlin_gemm", "_C::fp8_marlin_gemm",
+            "_C::gptq_marlin_gemm",
+            "_C::marlin_gemm",
+            "_C::awq_marlin_gemm",
+            "_C::fp8_marlin_gemm",
             "sgl_kernel::gptq_marlin_gemm",
         ),
         _packed_weights,
@@ -375,8 +385,12 @@ FORMULAS: dict[str, Formula] = {
     # mixtures of experts
     **dict.fromkeys(
         (
-            "vllm::inplace_fused_experts", "vllm::outplace_fused_experts", "vllm::rocm_aiter_fused_moe",
-            "sglang::inplace_fused_experts", "sglang::outplace_fused_experts", "aiter::fused_moe",
+            "vllm::inplace_fused_experts",
+            "vllm::outplace_fused_experts",
+            "vllm::rocm_aiter_fused_moe",
+            "sglang::inplace_fused_experts",
+            "sglang::outplace_fused_experts",
+            "aiter::fused_moe",
         ),
         _mixture_of_experts(),
     ),
@@ -405,8 +419,11 @@ FORMULAS: dict[str, Formula] = {
     **dict.fromkeys(
         (
             *(f"{namespace}::{name}_and_mul" for namespace in _NAMESPACES for name in ("silu", "gelu", "gelu_tanh")),
-            "_C::static_scaled_fp8_quant", "_C::dynamic_scaled_fp8_quant", "_C::dynamic_per_token_scaled_fp8_quant",
-            "aiter::static_per_tensor_quant", "aiter::dynamic_per_tensor_quant",
+            "_C::static_scaled_fp8_quant",
+            "_C::dynamic_scaled_fp8_quant",
+            "_C::dynamic_per_token_scaled_fp8_quant",
+            "aiter::static_per_tensor_quant",
+            "aiter::dynamic_per_tensor_quant",
             "aiter::dynamic_per_token_scaled_quant",
         ),
         _elementwise_pass("elementwise", 2, 0),
@@ -417,4 +434,4 @@ FORMULAS: dict[str, Formula] = {
         _cache_write(2, 3),
     ),
     "_C_cache_ops::concat_and_cache_mla": _cache_write(2),
-}  # fmt: skip
+}

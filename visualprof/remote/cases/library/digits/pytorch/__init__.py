@@ -37,9 +37,14 @@ def create_model(config: Any) -> nn.Module:
 def network() -> nn.Sequential:
     """Return a network from (batch, 1, 8, 8) to (batch, 10)."""
     return nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(),
-        nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10),
-    )  # fmt: skip
+        nn.Conv2d(1, 16, 3, padding=1),
+        nn.ReLU(),
+        nn.Conv2d(16, 32, 3, padding=1),
+        nn.ReLU(),
+        nn.MaxPool2d(2),
+        nn.Flatten(),
+        nn.Linear(512, 10),
+    )
 
 
 def evaluator(outputs: Tensor, digits: Tensor) -> Tensor:

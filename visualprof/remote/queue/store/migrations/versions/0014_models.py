@@ -59,8 +59,10 @@ def upgrade() -> None:
         sa.ForeignKeyConstraint(*of_version),
     )
     for table, *columns in (
-        ("models", "owner", "name", "project"), ("versions", "sha256", "parent"), ("version_files", "sha256")
-    ):  # fmt: skip
+        ("models", "owner", "name", "project"),
+        ("versions", "sha256", "parent"),
+        ("version_files", "sha256"),
+    ):
         for column in columns:
             op.create_index(f"ix_{table}_{column}", table, [column])
 
