@@ -78,8 +78,8 @@ native:
 	$(CC) -O2 -shared -fPIC -Wall -Wextra -Werror -o build/native.so $(NATIVE)/*.c && echo "no warnings in $(NATIVE)"; \
 	else echo "$(NATIVE) is not checked: there is no $(firstword $(CC))"; fi
 
-bench: $(VENV)/dev ## measure speed and memory with baselines into build/benchmarks.md; PEERS=1: also other tools and 10 M events, into docs/benchmarks.md
-	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out docs/benchmarks.md)
+bench: $(VENV)/dev ## measure speed and memory with baselines into build/benchmarks.md; PEERS=1: also other tools and 10 M events, into benchmarks/results.md
+	$(BIN)/python -m benchmarks.run $(if $(PEERS),--peers --huge --out benchmarks/results.md)
 
 release: $(VENV)/dev $(PAGE)/dist/index.html ## build and check a source distribution, wheels and their SBOM in build/release; VISUALPROF_REPOSITORY is the public address
 	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev,release]'

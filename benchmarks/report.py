@@ -1,4 +1,4 @@
-"""docs/benchmarks.md: the machine, what opening profiles took, everything else."""
+"""benchmarks/results.md: the machine, what opening profiles took, everything else."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def down(rows: list[Row]) -> Iterator[str]:
 
 def document(took: str, opened: list[list[list[Row]]], beside: list[list[Row]], rows: list[Row]) -> str:
     """The page as Markdown; `took` says how long it took, `opened` a table of each size of files."""
-    lines = ["# Benchmarks", "", f"`make bench{' PEERS=1' if beside else ''}` on {machine()}."]
+    lines = ["# Results of the benchmarks", "", f"`make bench{' PEERS=1' if beside else ''}` on {machine()}."]
     lines += [f"{took}.", ""]
     lines += ["## Opening a profile", OPENING] if any(opened) else []
     for files in filter(None, opened):

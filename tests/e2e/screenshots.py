@@ -145,6 +145,7 @@ def main(folder: Path, *names: str) -> None:
         sys.exit(reason)
     wanted = names or (*PAGES, *SIMULATED, "compare")
     folder.mkdir(parents=True, exist_ok=True)
+    expect.set_options(timeout=5_000 * PATIENCE_S)  # 64 ranks
     with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
         runs, jobs = lay_out(Path(scratch))
         if not SIMULATED.keys().isdisjoint(wanted):
@@ -152,7 +153,7 @@ def main(folder: Path, *names: str) -> None:
         dashboard = Dashboard(runs, Path(scratch) / "cache", "--data", str(jobs), "--with-agent")
         browser = launch(playwright)
         try:
-            dashboard.wait_until_ready(5 * PATIENCE_S)  # 64 ranks
+            dashboard.wait_until_ready(5 * PATIENCE_S)
             visits = Visits(browser)
             shoot_views(dashboard, visits, folder, wanted)
             shoot_simulated(dashboard, visits, folder, wanted)
@@ -160,6 +161,7 @@ def main(folder: Path, *names: str) -> None:
         finally:
             browser.close()
             dashboard.stop()
+            expect.set_options(timeout=1000 * PATIENCE_S)
 
 
 if __name__ == "__main__":
