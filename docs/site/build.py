@@ -107,7 +107,7 @@ def _translate_anchors(text: str, name: str) -> str:
         path, anchor = match.groups()
         page = os.path.normpath(Path(name).parent / path) if path else name
         translation = DOCS / "zh" / page
-        if not translation.exists():
+        if page.startswith("..") or not translation.exists():
             return match[0]
         anchors = dict(zip(map(_anchor, headings(DOCS / page)), map(_anchor, headings(translation)), strict=True))
         return f"]({path}#{anchors.get(anchor, anchor)})"

@@ -26,6 +26,7 @@ class DuckDbMissing(MissingData):
     """DuckDB is not installed."""
 
     status = 501
+    docs_page = "installing"
 
     def __init__(self, error: str = "", hint: str = "") -> None:
         super().__init__(
