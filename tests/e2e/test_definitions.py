@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -42,7 +43,7 @@ def definitions(page: Page) -> dict[str, str]:
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", [*PAGES, *WITHOUT_RUN])
 def test_every_card_of_a_page_opens_its_definition(samples: Dashboard, visit: Visits, name: str, language: str) -> None:
-    run = {"run": PAGES[name]} if name in PAGES else {}
+    run: dict[str, Any] = {"run": PAGES[name]} if name in PAGES else {}
     page = visit(samples, name, language=language, size=(1440, 900), **run)
     if name in PAGES:
         settled(page)
