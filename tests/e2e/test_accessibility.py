@@ -1,10 +1,11 @@
-"""Accessibility checks by axe-core of each page in both themes: no critical and no serious findings."""
+"""Accessibility checks by axe-core of each page in both themes: no critical, serious or moderate findings."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from playwright.sync_api import expect
 
 from tests.e2e.live import ROOT, Dashboard, Page, Visits
 
@@ -20,12 +21,19 @@ PAGES: list[tuple[str, dict[str, Any]]] = [
     ("profile", {"run": "megengine-inference/resnet18_w16"}),
     ("graph", {"run": "onnxruntime-cpu/tinybert"}),
     ("graph", {"model": "models/resnet10.onnx", "other": "onnxruntime-cpu/subgraphs_if_loop.onnx", "difference": "0"}),
+    ("graph", {"run": "pytorch-cpu/gpt"}),
+    ("idle", {"run": "pytorch-h200/transformer"}),
+    ("flame", {"run": "pytorch-cpu/gpt"}),
+    ("runs", {}),
     ("run", {}),
     ("evaluation", {}),
+    ("models", {}),
+    ("cases", {}),
+    ("trend", {}),
     ("agents", {}),
 ]
 VIOLATIONS = """async () => (await axe.run(document, { resultTypes: ["violations"] })).violations
-    .filter(({ impact }) => ["critical", "serious"].includes(impact))
+    .filter(({ impact }) => ["critical", "serious", "moderate"].includes(impact))
     .map(({ id, nodes }) => [id, nodes.map((node) => node.html.slice(0, 200))])"""
 
 
@@ -42,7 +50,7 @@ def violations_now(page: Page) -> list[Any]:
 
 
 @pytest.mark.skipif(not AXE.exists(), reason="the page's packages are not installed: make test")
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 @pytest.mark.parametrize(("name", "query"), PAGES, ids=[name for name, _ in PAGES])
 def test_the_pages_are_accessible(
     samples: Dashboard, visit: Visits, name: str, query: dict[str, Any], theme: str
@@ -55,3 +63,14 @@ def test_an_inaccessible_page_is_detected(samples: Dashboard, visit: Visits) -> 
     page = visit(samples, "overview", run="pytorch-h200/transformer")
     page.locator("main").evaluate("main => main.insertAdjacentHTML('beforeend', '<button></button>')")
     assert [rule for rule, _ in violations(page)] == ["button-name"]
+
+
+def test_the_first_tab_stop_skips_the_navigation(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "overview", run="pytorch-h200/transformer")
+    page.locator("main .panel").first.wait_for()
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.querySelector('main').contains(document.activeElement)")

@@ -171,6 +171,7 @@ def test_the_button(tmp_path: Path, serve: Callable[..., Dashboard], visit: Visi
     settled(page)
     with page.expect_download() as download:
         page.get_by_role("button", name="Report", exact=True).click()
+        page.get_by_role("button", name="HTML").click()
     assert download.value.suggested_filename == "paddle-cpu.html"
     file = tmp_path / "saved.html"
     download.value.save_as(file)
@@ -190,6 +191,34 @@ def test_the_button_takes_the_base_along(
     expect(page.get_by_text("Base step").first).to_be_visible()
     with page.expect_download() as download:
         page.get_by_role("button", name="Report", exact=True).click()
+        page.get_by_role("button", name="HTML").click()
     file = tmp_path / "saved.html"
     download.value.save_as(file)
     expect(opened(file).get_by_text("Base step").first).to_be_visible()
+
+
+def test_the_button_saves_the_sentences_of_the_overview_as_markdown(
+    tmp_path: Path, samples: Dashboard, visit: Visits
+) -> None:
+    page = visit(samples, "memory", run="pytorch-h200/transformer")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Report", exact=True).click()
+        page.get_by_role("button", name="Markdown").click()
+    assert download.value.suggested_filename == "pytorch-h200_transformer.md"
+    file = tmp_path / "saved.md"
+    download.value.save_as(file)
+    text = file.read_text()
+    visit(samples, "overview", run="pytorch-h200/transformer")
+    title = page.locator(".findings li strong").first.inner_text()
+    assert f"**{title}**" in text
+    assert "## Operators" in text
+    assert "| --- |" in text
+
+
+def test_the_button_prints_the_overview(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "memory", run="pytorch-h200/transformer")
+    page.evaluate("window.print = () => { window.printed = location.hash; }")
+    page.get_by_role("button", name="Report", exact=True).click()
+    page.get_by_role("button", name="PDF").click()
+    page.wait_for_function("window.printed")
+    assert page.evaluate("window.printed").startswith("#/overview?run=pytorch-h200/transformer")

@@ -78,7 +78,7 @@ def test_a_link_selects_both_events_and_shows_the_difference(runs: Dashboard, vi
 
 def test_events_of_only_one_run_are_marked_as_missing(runs: Dashboard, visit: Visits) -> None:
     page = visit(runs, "trace", run="base", base="new", longest="gone", where="device")
-    expect(page.locator(".details h3")).to_have_text("gone")
+    expect(page.locator(".details h2")).to_have_text("gone")
     panel = page.get_by_role("region", name="In the other run")
     expect(panel).to_contain_text("no call of this name there")
 

@@ -96,7 +96,7 @@ def test_links_of_the_operator_table_lead_to_the_longest_instance(samples: Dashb
     row = page.get_by_role("table", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
     row.get_by_role("link", name=re.compile("timeline", re.IGNORECASE)).click()
     canvas(page)
-    expect(page.locator(".details h3")).to_have_attribute("title", event["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
     assert address(page)["sel"] == f"0.{event['event']}"
     start, end = window(page)
     assert start <= event["start_ns"]
@@ -110,7 +110,7 @@ def test_an_address_with_only_an_event_goes_there(samples: Dashboard, visit: Vis
     event = longest(samples, CNN, "device")
     page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
     canvas(page)
-    expect(page.locator(".details h3")).to_have_attribute("title", event["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
     start, end = window(page)
     assert start <= event["start_ns"]
     assert end >= event["start_ns"] + event["duration_ns"]
@@ -122,12 +122,12 @@ def test_brackets_follow_the_launch_of_a_kernel_and_come_back(samples: Dashboard
     details = samples.get("timeline/event", run=CNN, event=event["event"])
     launch = next(link for link in details["links"] if link["kind"] == "launch")
     page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
-    expect(page.locator(".details h3")).to_have_attribute("title", event["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
     canvas(page).focus()
     page.keyboard.press("[")
-    expect(page.locator(".details h3")).to_have_attribute("title", launch["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", launch["name"])
     page.keyboard.press("]")
-    expect(page.locator(".details h3")).to_have_attribute("title", event["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
     page.keyboard.press("Escape")
     expect(page.locator(".details")).to_have_count(0)
 
@@ -135,7 +135,7 @@ def test_brackets_follow_the_launch_of_a_kernel_and_come_back(samples: Dashboard
 def test_a_click_selects_the_event_under_the_pointer(samples: Dashboard, visit: Visits) -> None:
     event = longest(samples, CNN, "device")
     page = visit(samples, "trace", run=CNN, sel=f"0.{event['event']}")
-    expect(page.locator(".details h3")).to_have_attribute("title", event["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
     slices = canvas(page)
     slices.focus()
     page.keyboard.press("f")
@@ -153,7 +153,7 @@ def test_a_click_selects_the_event_under_the_pointer(samples: Dashboard, visit: 
             break
     else:
         raise AssertionError("the event is nowhere under the pointer")
-    expect(page.locator(".details h3")).to_have_attribute("title", event["name"])
+    expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
 
 
 def test_search_counts_all_matches_and_walks_through_them(samples: Dashboard, visit: Visits) -> None:
@@ -169,7 +169,7 @@ def test_search_counts_all_matches_and_walks_through_them(samples: Dashboard, vi
     for key in ("Enter", "Enter", "Shift+Enter"):
         page.keyboard.press(key)
         places.append(events.index(int(address(page)["sel"].removeprefix("0."))))
-        expect(page.locator(".details h3")).to_have_text(hits["events"][places[-1]]["name"])
+        expect(page.locator(".details h2")).to_have_text(hits["events"][places[-1]]["name"])
         expect(tally).to_contain_text(f"{places[-1] + 1:,}")
     first = places[0]
     assert places == [first, first + 1, first]
@@ -309,7 +309,7 @@ def test_a_search_result_is_visible_and_the_keys_work_again(samples: Dashboard, 
     page.keyboard.type("nvjet")
     expect(page.get_by_role("search").locator(".tally")).to_contain_text(re.compile(r"\d"))
     page.keyboard.press("Enter")
-    expect(page.locator(".details h3")).to_contain_text("nvjet")
+    expect(page.locator(".details h2")).to_contain_text("nvjet")
     event = samples.get("timeline/event", run=TRANSFORMER, event=int(address(page)["sel"].removeprefix("0.")))
     start, end = window(page)
     assert event["duration_ns"] > (end - start) / 150

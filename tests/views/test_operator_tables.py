@@ -126,3 +126,14 @@ def test_recursive_calls_of_an_operator_are_one_call_with_all_kernels(write: Wri
     trace = read_trace(path)
     area = window_table(trace, 100_000, 200_000, [i for i, t in enumerate(trace.tracks) if t.kind is TrackKind.THREAD])
     assert dict(zip(area.name, area.calls, strict=True)) == {"aten::sum": 1, "cudaLaunchKernel": 1}
+    assert dict(zip(area.name, area.self_ns, strict=True)) == {"aten::sum": 45_000, "cudaLaunchKernel": 5_000}
+    assert dict(zip(area.name, area.total_ns, strict=True)) == {"aten::sum": 50_000, "cudaLaunchKernel": 5_000}
+
+
+def test_the_self_time_of_an_area_is_clipped_to_the_area(write: Write) -> None:
+    trace = read_trace(write([op("aten::outer", 0, 100), op("aten::inner", 10, 50), op("aten::add", 20, 10)]))
+    area = window_table(trace, 5_000, 40_000, [0])  # outer 5..40, inner 10..40, add 20..30
+    assert dict(zip(area.name, area.self_ns, strict=True)) == {
+        "aten::inner": 20_000, "aten::add": 10_000, "aten::outer": 5_000,
+    }  # fmt: skip
+    assert next(iter(area.name)) == "aten::inner"

@@ -13,6 +13,7 @@ from flask import Response, request
 
 from visualprof.views.answers.encoding import encode
 
+TSV_TYPE = "text/tab-separated-values"
 _MIN_GZIP_BYTES = 1000
 _GZIP_LEVEL = 5
 _COMPRESSIBLE = ("text/", "application/json", "image/svg+xml", "application/manifest+json")

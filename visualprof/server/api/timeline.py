@@ -22,7 +22,7 @@ from visualprof.server.api.spans import check_range, worker_spans
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.api.trace_requests import Work, compute_from_trace, load_or_compute_parts
 from visualprof.server.heap import trim_heap
-from visualprof.server.responses import bytes_response
+from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
 from visualprof.server.services import Services
 from visualprof.views import view
@@ -148,7 +148,8 @@ class WindowTableQuery(WindowQuery):
 
     sort: Annotated[str, Meta(description="column to sort by")] = ""
     order: Literal["asc", "desc"] = "desc"
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 200
+    limit: Annotated[int | None, Meta(ge=1, le=10_000, description="default 200; all rows in csv and tsv")] = None
+    format: Literal["json", "csv", "tsv"] = "json"
 
 
 class AlignmentQuery(Query):
@@ -311,11 +312,15 @@ class Timeline(Resource):
         trace = self._load_span(query)[1]
         return find_occurrence(trace, query.name, TrackKind[query.kind.upper()], query.step or None, query.nth)
 
-    @get("/timeline/window", errors=SPAN_ERRORS, needs="link")
-    def window(self, query: WindowTableQuery) -> TimelineWindow:
+    @get("/timeline/window", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
+    def window(self, query: WindowTableQuery) -> TimelineWindow | Response:
         """Return the events in a time window."""
         answer = self._compute(query, compute_window, query)
-        return select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=query.limit))
+        limit = 200 if query.limit is None and query.format == "json" else query.limit
+        table = select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=limit))
+        if query.format == "tsv":
+            return bytes_response(table.to_csv("\t").encode("utf-8", "replace"), TSV_TYPE)
+        return csv_response(table.to_csv(), "area") if query.format == "csv" else table
 
     @get("/timeline/export", errors=SPAN_ERRORS, needs="link")
     def export(self, query: WindowQuery) -> Response:

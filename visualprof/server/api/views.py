@@ -21,7 +21,7 @@ from visualprof.server.api.spans import check_range, require_summary, worker_spa
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.api.trace_requests import is_costly, load_or_compute_answer, load_or_compute_parts
 from visualprof.server.heap import trim_heap
-from visualprof.server.responses import bytes_response, csv_response
+from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, StepRange, get
 from visualprof.server.services import Services
 from visualprof.views import Subject, View, all_views, view
@@ -34,7 +34,6 @@ MAX_JOINED_WORKERS = 64  # larger runs show stragglers on the page Distributed o
 _DEFAULT_LIMIT = 200
 _MAX_LIMIT = 10_000
 _MAX_TOP = 1000
-TSV_TYPE = "text/tab-separated-values"
 ROW_FILTERS = ("search.", "is.", "none.", "min.", "max.")
 _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
     int: "integer",

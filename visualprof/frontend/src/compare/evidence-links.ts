@@ -60,6 +60,7 @@ export function rowLinks(view: string, row: RowOf): RowLink[] {
           longest: undefined,
           where: undefined,
           "is.name": name,
+          mark: `${page}:${name}`,
         },
       }),
     });

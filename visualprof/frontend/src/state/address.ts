@@ -79,21 +79,24 @@ export function pageLocation(id: string): RouteLocationRaw {
   return { path: `/${id}`, query: { ...rememberedQueries.get(`/${id}`), ...Object.fromEntries(selection) } };
 }
 
-/** Where links to a page lead if they select something on it: the place, and the parameter that names an entry. */
-const MAIN_PLACES: Record<string, { place: string; entry?: string; chosenBy: readonly string[] }> = {
-  "/operator": { place: "operator", entry: "is.name", chosenBy: ["is.name", "search", "module", "sort"] },
-  "/kernel": { place: "kernel", entry: "is.name", chosenBy: ["is.name", "search", "sort", "filter"] },
-  "/runtime": { place: "runtime", entry: "is.name", chosenBy: ["is.name", "search", "sort"] },
-  "/idle": { place: "whatif_replay", chosenBy: ["change"] },
-  "/distributed": { place: "rank_cards", entry: "rank", chosenBy: ["rank"] },
-  "/memory": { place: "events", chosenBy: ["is.name", "alive_at"] },
+/** Where links to a page lead: a place, an entry of it named by a parameter, and the place if nothing is selected. */
+const MAIN_PLACES: Record<
+  string,
+  { place: string; entry?: string; selectedBy?: readonly string[]; otherwise?: string }
+> = {
+  "/operator": { place: "operator", entry: "is.name" },
+  "/kernel": { place: "kernel", entry: "is.name" },
+  "/runtime": { place: "runtime", entry: "is.name" },
+  "/idle": { place: "whatif_replay", selectedBy: ["change"], otherwise: "idle_causes" },
+  "/distributed": { place: "rank_cards", entry: "rank" },
+  "/memory": { place: "events", selectedBy: ["is.name", "alive_at"], otherwise: "peak" },
 };
 
-/** Return the `mark` of a link (link-target.ts) that selects something on a page and names no place itself. */
+/** Return the `mark` (link-target.ts) of a link to a page that names no place itself. */
 export function markOf(path: string, query: LocationQueryRaw): string | undefined {
   const main = MAIN_PLACES[path];
   if (!main || query["chart"] || query["table"] || query["mark"]) return undefined;
-  if (!main.chosenBy.some((name) => query[name])) return undefined;
+  if (main.selectedBy && !main.selectedBy.some((name) => query[name])) return main.otherwise;
   const entry = main.entry && query[main.entry];
   return typeof entry === "string" && entry ? `${main.place}:${entry}` : main.place;
 }

@@ -12,6 +12,7 @@ describe("targets of links", () => {
   it("follow from the row that a link selects", () => {
     expect(markOf("/operator", { "is.name": "aten::mm" })).toBe("operator:aten::mm");
     expect(markOf("/idle", { change: "gpu*2" })).toBe("whatif_replay");
+    expect(markOf("/idle", {})).toBe("idle_causes");
     expect(markOf("/kernel", { table: "memory_operations" })).toBeUndefined();
     expect(markOf("/trace", { longest: "x" })).toBeUndefined();
   });

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.reader.trace import Category, Ids, Ints, LinkKind, Rows, Trace, TrackKind
+from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns
@@ -36,6 +37,7 @@ class WindowColumns(Columns):
     """Events of a window by name and category.
 
     Attributes:
+        self_ns: Time inside the window, without events inside these events.
         total_ns: Time inside the window.
         share_ratio: Share of the window that the union of the events covers.
         event: Row of the longest event.
@@ -44,6 +46,7 @@ class WindowColumns(Columns):
     name: kinds.NameColumn
     category: kinds.WordColumn
     calls: kinds.CountColumn
+    self_ns: kinds.DurationColumn
     total_ns: kinds.DurationColumn
     mean_ns: kinds.DurationColumn
     union_ns: kinds.DurationColumn
@@ -71,27 +74,36 @@ def events_in_window(trace: Trace, low: int, high: int, tracks: list[int]) -> Ro
 
 
 def window_table(trace: Trace, low: int, high: int, tracks: list[int]) -> WindowColumns:
-    """Return the events of a window by name and category, with their time inside the window."""
+    """Return the events of a window by name and category, with their time inside the window.
+
+    The names with the most self time come first.
+    """
     events = trace.events
     rows = events_in_window(trace, low, high, tracks)
-    rows = rows[~is_nested_duplicate(trace)[rows]]
+    is_duplicate = is_nested_duplicate(trace)
+    rows = rows[~is_duplicate[rows]]
     start, end = np.maximum(events.ts[rows], low), np.minimum(events.end[rows], high)
     time_inside = end - start
     groups = group(events.name[rows], events.category[rows])
     total = groups.sum(time_inside)
+    position = np.full(len(events) + 1, -1)
+    position[rows] = np.arange(len(rows))
+    owner = position[nearest_ancestor(events.parent, ~is_duplicate, events.parent[rows])]
+    nested = np.bincount(owner[owner >= 0], time_inside[owner >= 0], len(rows)).astype(np.int64)
     union_ns = span_lengths_by_group(groups.ids, start, end, len(groups.first))
     longest = rows[groups.largest_rows(events.dur[rows])]
     columns: dict[str, Column] = {
         "name": name_texts(trace, events.name[rows][groups.first]),
         "category": [Category(category).name.lower() for category in events.category[rows][groups.first].tolist()],
         "calls": groups.count,
+        "self_ns": groups.sum(np.maximum(time_inside - nested, 0)),
         "total_ns": total,
         "mean_ns": total / np.maximum(groups.count, 1),
         "union_ns": union_ns,
         "share_ratio": union_ns / max(1, high - low),
         "event": longest,
     }
-    return WindowColumns(**sort_columns(columns, "total_ns"))
+    return WindowColumns(**sort_columns(columns, "self_ns"))
 
 
 def window_utilization(trace: Trace, low: int, high: int) -> list[DeviceUse]:

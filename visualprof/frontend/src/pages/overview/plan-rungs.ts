@@ -1,5 +1,7 @@
 // The rows of a plan as objects, with the position of each bar.
 import type { PlanAnswer } from "../../api/model";
+import { formatDuration, formatRatio } from "../../lib/format";
+import { t } from "../../locales";
 
 type RungColumns = PlanAnswer["rungs"]["columns"];
 type RungCells = { [Name in keyof RungColumns]: RungColumns[Name][number] };
@@ -42,4 +44,12 @@ export function planRungs({ baseline_ns, rungs }: PlanAnswer): { first: Rung[]; 
     before = after;
   }
   return { first, planned, possible };
+}
+
+/** Return what a change saves, or its upper bound, or how many samples more per second it allows. */
+export function effectText(rung: Rung): string {
+  if (rung.gain_ns !== null)
+    return t("plan.saves", { time: formatDuration(rung.gain_ns), ratio: formatRatio(rung.gain_ratio ?? 0) });
+  if (rung.throughput_ratio !== null) return t("plan.samples", { ratio: `+${formatRatio(rung.throughput_ratio)}` });
+  return rung.most_ns === null ? t("plan.unknown") : t("plan.at_most", { time: formatDuration(rung.most_ns) });
 }
