@@ -64,12 +64,14 @@ export function headlineLines(overview: OverviewAnswer): string[] {
 export function findingLines(answer: FindingsAnswer, stepped: boolean): string[] {
   const lines = answer.findings.map((finding) => {
     const title = textOr(`finding.${finding.id}.title`, finding.id);
-    const sentences = [gainText(finding, stepped), evidenceText(answer, finding)].filter(Boolean).map(escapeText);
+    const sentences = [gainText(finding, stepped), evidenceText(answer, stepped, finding)]
+      .filter(Boolean)
+      .map(escapeText);
     return `- **${escapeText(title)}** (${t(`severity.${finding.severity}`)}): ${sentences.join(". ")}${finding.code ? ` ${code(finding.code)}` : ""}`;
   });
   const remarks = answer.remarks.map(
     (remark) =>
-      `- **${escapeText(textOr(`finding.${remark.id}.title`, remark.id))}**: ${escapeText(evidenceText(answer, remark))}`,
+      `- **${escapeText(textOr(`finding.${remark.id}.title`, remark.id))}**: ${escapeText(evidenceText(answer, stepped, remark))}`,
   );
   return [...lines, ...(lines.length > 0 ? [] : remarks)];
 }
