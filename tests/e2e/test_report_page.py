@@ -84,7 +84,7 @@ def test_from_the_disk(tmp_path: Path, cache: Path, opened: Opened) -> None:
     assert page.title() == "Overview · cnn"
     expect(page.get_by_text(re.compile(r"^Report of \w+ \d+, \d+$"))).to_be_visible()
     expect(page.get_by_role("navigation", name="Pages")).to_have_text(
-        "ProfileOverviewTimelineOperatorsKernelsModulesAPI callsMemoryWhat-if"
+        "ProfileOverviewTimelineOperatorsKernelsCall treeAPI callsMemoryWhat-if"
     )
     open_page(page, "Operators")
     operators = table(page, "Operators")

@@ -36,5 +36,7 @@ function partText(part: string, shortName: (name: string) => string): string {
     ? t(`idle.says.${partial ? "names_with" : "named"}`, { kind: t(`idle.says.kind.${target}`), name: shortName(name) })
     : t(`idle.says.all.${target}`);
   const ratio = word === "0" ? 0 : Number(factor);
-  return ratio === 0 ? t("idle.says.none", { what }) : t("idle.says.part", { what, ratio: `${Number((100 * ratio).toPrecision(3))} %` });
+  return ratio === 0
+    ? t("idle.says.none", { what })
+    : t("idle.says.part", { what, ratio: `${Number((100 * ratio).toPrecision(3))} %` });
 }

@@ -65,7 +65,8 @@ def wait_reasons(database: Database, lease_s: float, job: str = "") -> dict[str,
         rows = connection.execute(_WAITING_OF_JOB if job else _WAITING, {"job_id": job}).all()
         if not rows:
             return {}
-        parameters = {"now": database.now_ns(), "job_id": job}
+        now_ns = database.now_ns()
+        parameters = {"now": now_ns, "job_id": job}
         serving = {(row.id, row.owner) for row in connection.execute(_SERVING, parameters)}
         bookings_by_agent = {row.agent: row for row in connection.execute(_CURRENT_BOOKINGS, parameters)}
         owners = {row.owner for row in rows}
@@ -75,7 +76,7 @@ def wait_reasons(database: Database, lease_s: float, job: str = "") -> dict[str,
         allowances = {owner: allowance_of(connection, owner) for owner in owners}
         running_jobs = set(connection.execute(_RUNNING_JOBS).scalars())
         positions = {job: _position(connection, rows[0])} if job else _positions(rows)
-        pace = _pace(connection, parameters["now"])
+        pace = _pace(connection, now_ns)
     obstacles: dict[tuple[object, ...], Wait | None] = {}
     reasons: dict[str, Wait] = {}
     for row in rows:
