@@ -34,7 +34,7 @@ def test_a_change_is_replayed_and_an_invalid_change_is_explained(samples: Dashbo
     visit.tolerate("status of 400")
     page = visit(samples, "idle", run=RUN)
     changes = table(page, "Largest savings")
-    expect(cell(changes, 0, "Change")).to_have_text("dataloader=0")
+    expect(cell(changes, 0, "Change")).to_have_text("The step does not wait for data")
     row(changes, 0).click()
     predicted = samples.get("view/whatif", run=RUN, worker="cnn", change="dataloader=0")["step"]
     expect(page.locator("dl .gain dd")).to_contain_text(expected_text.duration(predicted["gain_ns"]))
