@@ -17,32 +17,69 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 Row = dict[str, Any]
-COLUMNS: dict[str, Kind] = dict(
-    pair.split("=")
-    for pair in """
-        run=name case=name framework=name vendor=name compiler=name precision=name batch_size=count
-        state=word validation_core_per_s=count whole_per_s=count core_per_s=count p50_ns=ns
-        accuracy=word accuracy_difference=word verdict=word memory_used_bytes=bytes mfu=ratio
-    """.split()
-)
-FACTS: dict[str, Kind] = dict(
-    pair.split("=")
-    for pair in """
-        case=name framework=name vendor=name compiler=name device_name=name host=name precision=name
-        batch_size=count state=word error=text hint=text e2e_ns=ns compile_ns=ns flops_per_s=flop_rate
-        peak_flops=flop_rate peak_source=text mfu=ratio accuracy_difference=word tolerance=word
-        verdict=word memory_used_bytes=bytes memory_total_bytes=bytes utilization=ratio power_w=count
-        energy_j_per_sample=joule
-    """.split()
-)
-PASSES: dict[str, Kind] = dict(
-    pair.split("=")
-    for pair in """
-        pass=name whole_per_s=count whole_ci=count core_per_s=count core_ci=count accuracy=word
-        samples=count warmup_n=count n=count p50_ns=ns p90_ns=ns p99_ns=ns stable=word foo_ns=ns
-        own=word
-    """.split()
-)
+COLUMNS: dict[str, Kind] = {
+    "run": "name",
+    "case": "name",
+    "framework": "name",
+    "vendor": "name",
+    "compiler": "name",
+    "precision": "name",
+    "batch_size": "count",
+    "state": "word",
+    "validation_core_per_s": "count",
+    "whole_per_s": "count",
+    "core_per_s": "count",
+    "p50_ns": "ns",
+    "accuracy": "word",
+    "accuracy_difference": "word",
+    "verdict": "word",
+    "memory_used_bytes": "bytes",
+    "mfu": "ratio",
+}
+FACTS: dict[str, Kind] = {
+    "case": "name",
+    "framework": "name",
+    "vendor": "name",
+    "compiler": "name",
+    "device_name": "name",
+    "host": "name",
+    "precision": "name",
+    "batch_size": "count",
+    "state": "word",
+    "error": "text",
+    "hint": "text",
+    "e2e_ns": "ns",
+    "compile_ns": "ns",
+    "flops_per_s": "flop_rate",
+    "peak_flops": "flop_rate",
+    "peak_source": "text",
+    "mfu": "ratio",
+    "accuracy_difference": "word",
+    "tolerance": "word",
+    "verdict": "word",
+    "memory_used_bytes": "bytes",
+    "memory_total_bytes": "bytes",
+    "utilization": "ratio",
+    "power_w": "count",
+    "energy_j_per_sample": "joule",
+}
+PASSES: dict[str, Kind] = {
+    "pass": "name",
+    "whole_per_s": "count",
+    "whole_ci": "count",
+    "core_per_s": "count",
+    "core_ci": "count",
+    "accuracy": "word",
+    "samples": "count",
+    "warmup_n": "count",
+    "n": "count",
+    "p50_ns": "ns",
+    "p90_ns": "ns",
+    "p99_ns": "ns",
+    "stable": "word",
+    "foo_ns": "ns",
+    "own": "word",
+}
 STEPS: dict[str, Kind] = {"name": "name", "state": "word", "took_ns": "ns", "why": "text"}
 SETTINGS: dict[str, Kind] = {"key": "name", "value": "text", "origin": "word", "before": "text"}
 ACCURACIES = ("accuracy", "accuracy_difference", "tolerance")

@@ -24,13 +24,20 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 OBJECTIVES: tuple[str, ...] = tuple(filter(None, get_args(Objective)))
-KINDS: dict[str, Kind] = dict(
-    pair.split("=")
-    for pair in """
-        candidate=name verdict=word ratio=ratio ratio_low=ratio ratio_high=ratio latency_ns=ns
-        error=count size_bytes=bytes rss_bytes=bytes convert_ns=ns front=flag why=text
-    """.split()
-)
+KINDS: dict[str, Kind] = {
+    "candidate": "name",
+    "verdict": "word",
+    "ratio": "ratio",
+    "ratio_low": "ratio",
+    "ratio_high": "ratio",
+    "latency_ns": "ns",
+    "error": "count",
+    "size_bytes": "bytes",
+    "rss_bytes": "bytes",
+    "convert_ns": "ns",
+    "front": "flag",
+    "why": "text",
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

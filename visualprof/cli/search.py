@@ -22,14 +22,23 @@ if TYPE_CHECKING:
     from visualprof.views.answers.kinds import Kind
 
 OBJECTIVES: tuple[str, ...] = tuple(filter(None, get_args(SearchObjective)))
-KINDS: dict[str, Kind] = dict(
-    pair.split("=")
-    for pair in """
-        kind=word trial=count state=word verdict=word ratio=ratio ratio_low=ratio ratio_high=ratio
-        margin_ratio=ratio p50_ns=ns p99_ns=ns samples_per_s=count rss_bytes=bytes error=count why=text
-        setting=text
-    """.split()
-)
+KINDS: dict[str, Kind] = {
+    "kind": "word",
+    "trial": "count",
+    "state": "word",
+    "verdict": "word",
+    "ratio": "ratio",
+    "ratio_low": "ratio",
+    "ratio_high": "ratio",
+    "margin_ratio": "ratio",
+    "p50_ns": "ns",
+    "p99_ns": "ns",
+    "samples_per_s": "count",
+    "rss_bytes": "bytes",
+    "error": "count",
+    "why": "text",
+    "setting": "text",
+}
 SETTINGS = (
     "batch=1:64, threads=1:4, streams=1,2 (runs at once), precision=f32,bf16, conversion=none,onnx_fp16, or an option "
     "of the runtime: optimization=all,basic"

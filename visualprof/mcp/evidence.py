@@ -14,14 +14,17 @@ from visualprof.server.routes import ROOT
 Query = Mapping[str, str]
 
 # Views that appear on the page of another view, as in the web UI's `state/catalog.ts`.
-PAGES = dict(
-    pair.split("=")
-    for pair in """
+PAGES = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         findings=overview plan=overview roofline=operator sequences=kernel modules=flame launch=idle
         critical=idle whatif=idle ranks=distributed collectives=distributed heatmap=distributed
         serving=overview captured=kernel counters=kernel compiled=flame calls=operator
     """.split()
-)
+    )
+}
 _SPAN_IDS = ("run", "worker", "span")
 _RENAMED = {  # parameters with another name on a page, or in a comparison on it
     ("operator", "operator"): "is.name",

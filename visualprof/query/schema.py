@@ -13,14 +13,23 @@ from visualprof.query.declarations import DECLARATIONS, MACROS
 from visualprof.views.answers.kinds import KINDS, Kind
 
 SqlType = Literal["BIGINT", "DOUBLE", "VARCHAR", "BOOLEAN"]
-_TYPES: dict[Kind, SqlType] = dict(
-    pair.split("=")
-    for pair in """
-        name=VARCHAR text=VARCHAR word=VARCHAR dims=VARCHAR id=BIGINT flag=BOOLEAN count=BIGINT
-        ratio=DOUBLE ns=BIGINT bytes=BIGINT rate=DOUBLE flo=DOUBLE flop_rate=DOUBLE joule=DOUBLE
-        moment=BIGINT
-    """.split()
-)
+_TYPES: dict[Kind, SqlType] = {
+    "name": "VARCHAR",
+    "text": "VARCHAR",
+    "word": "VARCHAR",
+    "dims": "VARCHAR",
+    "id": "BIGINT",
+    "flag": "BOOLEAN",
+    "count": "BIGINT",
+    "ratio": "DOUBLE",
+    "ns": "BIGINT",
+    "bytes": "BIGINT",
+    "rate": "DOUBLE",
+    "flo": "DOUBLE",
+    "flop_rate": "DOUBLE",
+    "joule": "DOUBLE",
+    "moment": "BIGINT",
+}
 UNITS: dict[Kind, str] = {
     "ns": "ns",
     "bytes": "bytes",

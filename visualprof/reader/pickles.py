@@ -14,14 +14,17 @@ from typing import Any, cast
 from visualprof.messages import msg
 
 MAX_OPCODES = 3_000_000  # about 30 per weight
-STORAGE_DTYPES = dict(
-    pair.split("=")
-    for pair in """
+STORAGE_DTYPES = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         Float=float32 Double=float64 Half=float16 BFloat16=bfloat16 Int=int32 Long=int64 Short=int16
         Char=int8 Byte=uint8 Bool=bool ComplexFloat=complex64 ComplexDouble=complex128 QInt8=qint8
         QUInt8=quint8 QInt32=qint32
     """.split()
-)
+    )
+}
 ALLOWED_NAMES = ("collections.OrderedDict", "builtins.complex", "__builtin__.complex")
 TENSOR_REBUILDERS = tuple(f"torch._utils._rebuild_{kind}" for kind in ("tensor", "tensor_v2", "qtensor"))
 

@@ -29,14 +29,17 @@ from visualprof.views.measure.steps.windows import step_windows
 from visualprof.views.measure.timeline.counter_tracks import counter_tracks
 
 KERNEL_WAIT_NS = 30_000  # as in the view `idle`
-_KINDS = dict(
-    pair.split("=")
-    for pair in """
+_KINDS = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         allreduce=all_reduce allgather=all_gather reducescatter=reduce_scatter alltoall=all_to_all
         broadcast=broadcast isend=send send=send irecv=recv recv=recv barrier=barrier gather=gather
         scatter=scatter reduce=reduce permute=collective_permute
     """.split()
-)
+    )
+}
 _NOT_LETTERS = re.compile(r"[^a-z]+")
 
 

@@ -23,15 +23,18 @@ OLDEST_VERSION = 10
 CHARS_PER_PIECE = 1 << 20
 MAX_ATTRIBUTE_CHARS = 200
 CONSTANT_TYPES = ("Const", "Constant")
-DTYPES = dict(
-    pair.split("=")
-    for pair in """
+DTYPES = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         f64=float64 fp64=float64 f32=float32 fp32=float32 f16=float16 fp16=float16 bf16=bfloat16
         i64=int64 i32=int32 i16=int16 i8=int8 u64=uint64 u32=uint32 u16=uint16 u8=uint8 bool=bool
         boolean=bool f8e4m3=float8_e4m3fn f8e5m2=float8_e5m2 f8e8m0=float8_e8m0 f4e2m1=float4_e2m1
         i4=int4 u6=uint6 u4=uint4 u3=uint3 u2=uint2 u1=uint1 bin=uint1
     """.split()
-)
+    )
+}
 
 
 @dataclass

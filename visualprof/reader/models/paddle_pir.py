@@ -18,14 +18,17 @@ from visualprof.reader.models import ModelFormat
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 30
-DTYPES = dict(
-    pair.split("=")
-    for pair in """
+DTYPES = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         t_bool=bool t_f16=float16 t_f32=float32 t_f64=float64 t_bf16=bfloat16 t_i8=int8 t_ui8=uint8
         t_i16=int16 t_i32=int32 t_i64=int64 t_c64=complex64 t_c128=complex128 t_f8e4m3fn=float8_e4m3fn
         t_f8e5m2=float8_e5m2
     """.split()
-)
+    )
+}
 BRANCH_NAMES = {"if": ("then_branch", "else_branch")}
 INTERNAL_ATTRIBUTES = ("struct_name", "stop_gradient", "op_callstack", "place")
 

@@ -20,14 +20,17 @@ INPUT = "Host2DeviceCopy"
 FAR = 1 << 31  # past the end of any axis
 LARGEST_ERROR = 1e-3  # relative to the largest value
 # Modes of Elemwise that equal one ONNX operator with the same inputs.
-PLAIN = dict(
-    pair.split("=")
-    for pair in """
+PLAIN = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         ADD=Add SUB=Sub MUL=Mul TRUE_DIV=Div POW=Pow MAX=Max MIN=Min RELU=Relu SIGMOID=Sigmoid TANH=Tanh
         EXP=Exp LOG=Log ABS=Abs NEGATE=Neg ERF=Erf SIN=Sin COS=Cos FLOOR=Floor CEIL=Ceil SQRT=Sqrt
         H_SWISH=HardSwish SOFTPLUS=Softplus SIGN=Sign RECIPROCAL=Reciprocal
     """.split()
-)
+    )
+}
 REDUCTIONS = {"SUM": "ReduceSum", "MEAN": "ReduceMean", "PRODUCT": "ReduceProd", "MAX": "ReduceMax", "MIN": "ReduceMin"}
 POOLS: dict[str, tuple[str, dict[str, int]]] = {
     "MAX": ("MaxPool", {}),

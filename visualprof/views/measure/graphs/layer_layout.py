@@ -13,15 +13,18 @@ _PYTHON_NAME = re.compile(r"__r?([a-z]+)_*")  # `__add__`
 _TYPE_AFFIX = re.compile(
     r"^pd_op\.|^elementwise_|^reduce_|_v2$|_$|(?:(?<=reshape)|(?<=transpose)|(?<=squeeze)|(?<=flatten))2$"
 )
-_TYPE_SYNONYMS = dict(
-    pair.split("=")
-    for pair in """
+_TYPE_SYNONYMS = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         sub=subtract mul=multiply div=divide truediv=divide floordiv=floor_divide mod=remainder eq=equal
         ne=not_equal lt=less_than le=less_equal gt=greater_than ge=greater_equal getitem=slice
         strided_slice=slice flatten_contiguous_range=flatten lookup_table=embedding
         softmax_with_cross_entropy=cross_entropy_with_softmax
     """.split()
-)
+    )
+}
 
 
 def type_name(name: str) -> str:
