@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
-
 import pytest
 
 from tests.e2e.live import Dashboard, Page, Visits, expect
@@ -43,12 +41,12 @@ def definitions(page: Page) -> dict[str, str]:
 @pytest.mark.parametrize("language", ["en", "zh"])
 @pytest.mark.parametrize("name", [*PAGES, *WITHOUT_RUN])
 def test_every_card_of_a_page_opens_its_definition(samples: Dashboard, visit: Visits, name: str, language: str) -> None:
-    run: dict[str, Any] = {"run": PAGES[name]} if name in PAGES else {}
-    page = visit(samples, name, language=language, size=(1440, 900), **run)
     if name in PAGES:
+        page = visit(samples, name, language=language, size=(1440, 900), run=PAGES[name])
         settled(page)
         assert definitions(page)
     else:
+        page = visit(samples, name, language=language, size=(1440, 900))
         expect(page.locator("main h1, main h2").first).to_be_visible()
     wrong = {head: text for head, text in definitions(page).items() if bool(CHINESE.search(text)) != (language == "zh")}
     assert wrong == {}
