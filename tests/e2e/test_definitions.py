@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+
 import pytest
 
 from tests.e2e.live import Dashboard, Page, Visits, expect
