@@ -18,7 +18,6 @@ from hypothesis import settings
 
 from tests import postgres as _postgres
 from tests.postgres import database_of_queues, postgres
-from tests.recordings import RECORDINGS, recording_path
 from tests.swift import swift, swift_server
 from visualprof.reader import Trace, read_trace
 from visualprof.views import view
@@ -48,7 +47,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "visualprof" / "samples"
 FIXTURES = ROOT / "tests" / "fixtures"
-SHARED, shared = RECORDINGS, recording_path
 
 
 @cache

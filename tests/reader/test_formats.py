@@ -16,15 +16,18 @@ from visualprof.reader.registry import all_formats
 from visualprof.reader.source import Source
 
 FILES = sorted(SAMPLES.rglob("*.gz"))
-FORMAT_OF = dict(
-    pair.split("=")
-    for pair in """
+FORMAT_OF = {
+    name: value
+    for name, _, value in (
+        pair.partition("=")
+        for pair in """
         pytorch-h200=kineto pytorch-ddp-cpu=kineto paddle-cpu=paddle megengine-train=megengine
         megengine-inference=megengine-static onnxruntime-cpu=onnxruntime synthetic-4gpu=kineto
         synthetic-server=kineto pytorch-cpu=kineto pytorch-loader=kineto ort-1t=onnxruntime
         ort-2t=onnxruntime ov-f32-2t=openvino ov-bf16-2t=openvino
     """.split()
-)
+    )
+}
 
 
 def same(a: Trace, b: Trace) -> None:

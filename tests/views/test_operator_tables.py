@@ -134,6 +134,8 @@ def test_the_self_time_of_an_area_is_clipped_to_the_area(write: Write) -> None:
     trace = read_trace(write([op("aten::outer", 0, 100), op("aten::inner", 10, 50), op("aten::add", 20, 10)]))
     area = window_table(trace, 5_000, 40_000, [0])  # outer 5..40, inner 10..40, add 20..30
     assert dict(zip(area.name, area.self_ns, strict=True)) == {
-        "aten::inner": 20_000, "aten::add": 10_000, "aten::outer": 5_000,
-    }  # fmt: skip
+        "aten::inner": 20_000,
+        "aten::add": 10_000,
+        "aten::outer": 5_000,
+    }
     assert next(iter(area.name)) == "aten::inner"
