@@ -148,7 +148,7 @@ class WindowTableQuery(WindowQuery):
 
     sort: Annotated[str, Meta(description="column to sort by")] = ""
     order: Literal["asc", "desc"] = "desc"
-    limit: Annotated[int | None, Meta(ge=1, le=10_000, description="default 200; all rows in csv and tsv")] = None
+    limit: Annotated[int, Meta(ge=1, le=10_000, description="default 200; all rows in csv and tsv")] | None = None
     format: Literal["json", "csv", "tsv"] = "json"
 
 
