@@ -92,7 +92,7 @@ def wait_reasons(database: Database, lease_s: float, job: str = "") -> dict[str,
 
 
 class _Pace(NamedTuple):
-    """How fast the queue moves.
+    """Speed of the queue.
 
     Attributes:
         now_ns: Current time.
