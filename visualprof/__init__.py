@@ -7,16 +7,35 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from visualprof.api import Recording
     from visualprof.reader import read_ranks, read_trace
 
 __version__ = "0.9.0"
-__all__ = ["__version__", "load_ipython_extension", "read_ranks", "read_trace", "show"]
+__all__ = ["__version__", "load_ipython_extension", "open", "read_ranks", "read_trace", "show"]
 
 
 def __getattr__(name: str) -> object:
     if name in ("read_ranks", "read_trace"):  # numpy is only imported when a trace is read
         return getattr(importlib.import_module("visualprof.reader"), name)
     raise AttributeError(f"module 'visualprof' has no attribute {name!r}")
+
+
+def open(
+    path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, worker: str = "", step_range: str = ""
+) -> Recording:
+    """Open a profile, the folder of a run, or several of them, for frames, SQL, views and charts.
+
+    Args:
+        path: A file, a folder, or a list of these.
+        worker: Worker to read (default: all workers of a run).
+        step_range: Pattern of the names of ranges to use as steps.
+
+    Raises:
+        VisualprofError: A file is missing or cannot be read.
+    """
+    return importlib.import_module("visualprof.api").open_recording(path, worker=worker, step_range=step_range)
 
 
 def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:

@@ -52,7 +52,7 @@ def test_a_client_starts_the_command_and_asks(runs: Path) -> None:
             command=COMMAND[0], args=[*COMMAND[1:], "--logdir", str(runs)], env={**os.environ}
         )
         async with Client(server) as client:
-            assert len((await client.list_tools()).tools) == 17
+            assert len((await client.list_tools()).tools) == 18
             return await calls_of_kernels(client)
 
     assert anyio.run(talk) == [1, 1, 2]

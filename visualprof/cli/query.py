@@ -67,11 +67,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Print the result of the query."""
-    if args.schema is not None:
-        print(schema_text(args.schema or ""))
-        return 0
-    if args.list:
-        print(stored_text())
+    if args.schema is not None or args.list:
+        from visualprof.query.reference import schema_text, stored_text
+
+        print(stored_text() if args.list else schema_text(args.schema or ""))
         return 0
     from visualprof.cli.view import tune_for_short_process
 
@@ -257,39 +256,3 @@ def _text(value: Any, kind: Kind | None) -> str:
 def _shorten(text: str, most: int) -> str:
     line = text.replace("\n", " | ")
     return line if len(line) <= most else f"{line[: most - 1]}…"
-
-
-def schema_text(name: str) -> str:
-    """Return the tables with their definitions, or the columns of one table with units and definitions.
-
-    Raises:
-        NotFound: There is no such table.
-    """
-    from visualprof.query.schema import FUNCTIONS, TABLES
-
-    if not name:
-        size = max(map(len, TABLES))
-        lines = [f"{table.name:{size}}  {table.definition}" for table in TABLES.values()]
-        calls = [f"{function.call:26}  {function.definition}" for function in FUNCTIONS.values()]
-        return "\n".join([*lines, "", *calls, "", "visualprof query --schema TABLE prints the columns of a table."])
-    if name not in TABLES:
-        raise NotFound(f"there is no table {name!r}", f"tables: {', '.join(TABLES)}")
-    columns = TABLES[name].columns.values()
-    size = max(len(column.name) for column in columns)
-    return "\n".join(
-        [
-            f"{name}: {TABLES[name].definition}",
-            *(f"  {c.name:{size}}  {c.type:7}  {c.unit:9}  {c.definition}" for c in columns),
-        ]
-    )
-
-
-def stored_text() -> str:
-    """Return the stored queries with their questions and parameters."""
-    from visualprof.query.stored import STORED
-
-    size = max(map(len, STORED))
-    return "\n".join(
-        f"{query.id:{size}}  {query.question}" + (f" (-p {', '.join(query.parameters)})" if query.parameters else "")
-        for query in STORED.values()
-    )

@@ -13,7 +13,7 @@ import gc
 import json
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -96,10 +96,7 @@ def run(args: argparse.Namespace) -> int:
         return 0
     workers = files_of(args.path, args.step_range)
     file = file_of(workers, args.worker, args.span, args.path)
-    if chosen.subject == "trace":
-        answer = joined_answer(chosen, params, file, workers)
-    else:
-        answer = _answers({chosen.name: (chosen, params)}, workers, file).get(chosen.name)
+    answer = _answer_of_run(chosen, params, workers, file)
     warnings = _warnings_of(args.path, workers, file if chosen.subject == "trace" else None)
     if answer is None:
         _warnings.print_warnings(warnings, strict=False)
@@ -107,6 +104,35 @@ def run(args: argparse.Namespace) -> int:
     print_answer(answer, args, warnings)
     _warnings.print_warnings(warnings, args.strict)
     return 0
+
+
+def compute_view(
+    name: str, texts: Mapping[str, str], path: str, worker: str = "", *, step_range: str = ""
+) -> Answer | None:
+    """Return the answer of a view of a profile, a run or a model; None if there is no data for it.
+
+    Args:
+        name: Name of the view.
+        texts: Its parameters.
+        path: The file or folder.
+        worker: Worker to read, "" for the first.
+        step_range: Pattern of the names of ranges to use as steps.
+    """
+    from visualprof.views import view
+
+    chosen = view(name)
+    params = chosen.parse(dict(texts))
+    if chosen.subject not in ("trace", "run"):
+        return chosen.answer(subject_of(chosen.subject, path), params)
+    workers = files_of(path, step_range)
+    return _answer_of_run(chosen, params, workers, file_of(workers, worker, "", path))
+
+
+def _answer_of_run(chosen: View, params: Any, workers: list[tuple[str, list[FileOf]]], file: FileOf) -> Answer | None:
+    """Return the answer of a view of a trace or a run; None if there is no data for it."""
+    if chosen.subject == "trace":
+        return joined_answer(chosen, params, file, workers)
+    return _answers({chosen.name: (chosen, params)}, workers, file).get(chosen.name)
 
 
 def _no_data(file: FileOf, view: str) -> MissingData:

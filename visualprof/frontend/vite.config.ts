@@ -1,4 +1,4 @@
-import { readFile, writeFile } from "node:fs/promises";
+import { copyFile, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { brotliCompressSync } from "node:zlib";
 import vue from "@vitejs/plugin-vue";
@@ -13,6 +13,14 @@ const brotli: Plugin = {
       const path = join(dir, file);
       await writeFile(`${path}.br`, brotliCompressSync(await readFile(path)));
     }
+  },
+};
+
+/** ECharts as one file, which charts in notebooks bring along (visualprof/api/charts.py). */
+const echarts: Plugin = {
+  name: "echarts",
+  async writeBundle({ dir = "" }) {
+    await copyFile("node_modules/echarts/dist/echarts.min.js", join(dir, "echarts.min.js"));
   },
 };
 
@@ -47,7 +55,7 @@ const GROUPS = [
 export default defineConfig(({ mode }) => ({
   // The dashboard may be served below any path, so every asset address is relative.
   base: "./",
-  plugins: [vue(), ...(mode === "report" ? [] : [brotli])],
+  plugins: [vue(), ...(mode === "report" ? [] : [brotli, echarts])],
   define: { __VUE_OPTIONS_API__: false },
   build: {
     target: "es2022",

@@ -7,11 +7,14 @@ from typing import Any
 
 from visualprof.mcp.listings import runs_listing, view_summary, views_listing
 from visualprof.mcp.tools import Tool, ViewTool
+from visualprof.query.schema import TABLES
+from visualprof.query.stored import STORED
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
 from visualprof.server.api.models import Graphs
 from visualprof.server.api.openapi import parameter_schema
+from visualprof.server.api.query import Queries
 from visualprof.server.api.runs import Runs
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.trend import Trends
@@ -33,6 +36,7 @@ only read data.
 - "What should I change first?": call plan (changes that together save most, each after the ones before it).
 - "What would a change save?": call whatif, which replays the recording.
 - "When did it happen?": call search_events, then event or time_window.
+- Questions that no view answers: call query with SQL over tables of kernels, operators, modules, gaps and more.
 - Times are integers in ns (divide by 1e6 for ms), sizes are in bytes, ratios are from 0 to 1. null means unknown, not
   0. A value per step is an average if its definition says so.
 - Answers are limited: `left_out` lists what is missing. Sort, search and filter instead of reading all rows.
@@ -50,7 +54,14 @@ def tools() -> dict[str, Tool]:
     """Return all tools by name."""
     return {
         tool.name: tool
-        for tool in (*_list_tools(), *_view_tools(), *_comparison_tools(), *_event_tools(), *_evaluation_tools())
+        for tool in (
+            *_list_tools(),
+            *_view_tools(),
+            _query_tool(),
+            *_comparison_tools(),
+            *_event_tools(),
+            *_evaluation_tools(),
+        )
     }
 
 
@@ -236,6 +247,23 @@ def _event_tools() -> tuple[Tool, ...]:
             scope="window",
             page="trace",
         ),
+    )
+
+
+def _query_tool() -> Tool:
+    tables = "; ".join(f"{table.name}: {table.definition.rstrip('.')}" for table in TABLES.values())
+    return Tool(
+        "query",
+        "A question in SQL",
+        "Run one SELECT statement (DuckDB) over the events of a run, for questions that no view answers. Times are ns "
+        "since the first event. Columns: resource visualprof://schema, or `DESCRIBE kernel`. Aggregate and sort in "
+        "SQL; join on ids such as op_id and launch_id, not on times; covered(ts, dur) is the time that intervals cover "
+        f"together. `stored` runs a common question: {', '.join(STORED)}. `workers=*` reads all ranks. "
+        f"Tables: {tables}.",
+        Queries.query,
+        hidden=("format", "limit"),
+        required=("run",),
+        scope="query",
     )
 
 

@@ -17,9 +17,14 @@ from mcp_types import (
     INVALID_PARAMS,
     CallToolRequestParams,
     CallToolResult,
+    ListResourcesResult,
     ListToolsResult,
     PaginatedRequestParams,
+    ReadResourceRequestParams,
+    ReadResourceResult,
+    Resource,
     TextContent,
+    TextResourceContents,
     ToolAnnotations,
 )
 from mcp_types import Tool as ToolDeclaration
@@ -31,9 +36,18 @@ from visualprof.mcp.catalog import INSTRUCTIONS, tools
 from visualprof.mcp.dashboard import Dashboard, StillReading
 from visualprof.mcp.evidence import build_evidence, recording_warnings, timeline_link
 from visualprof.mcp.tools import ApiRequest, Tool
+from visualprof.query.reference import full_schema_text
 
 _PAUSES_S = (0.05, 0.1, 0.2, 0.5, 1.0)  # between requests while a file is being read; the last pause repeats
 _MAX_CONCURRENT = 6  # answers that are computed concurrently
+SCHEMA_URI = "visualprof://schema"
+SCHEMA_RESOURCE = Resource(
+    name="schema",
+    title="Tables for SQL",
+    uri=SCHEMA_URI,
+    description="Tables, columns with units and definitions, and functions for the tool `query`.",
+    mime_type="text/plain",
+)
 _log = logging.getLogger(__name__)
 _ENCODER = msgspec.json.Encoder()
 
@@ -56,6 +70,15 @@ def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
             raise MCPError(INVALID_PARAMS, f"there is no tool {params.name[:100]!r}; there are: {', '.join(tools())}")
         return await calls.answered(context, tool, params.arguments or {})
 
+    async def list_resources(_: ServerRequestContext, __: PaginatedRequestParams | None) -> ListResourcesResult:
+        return ListResourcesResult(resources=[SCHEMA_RESOURCE])
+
+    async def read_resource(_: ServerRequestContext, params: ReadResourceRequestParams) -> ReadResourceResult:
+        if str(params.uri) != SCHEMA_URI:
+            raise MCPError(INVALID_PARAMS, f"there is no resource {str(params.uri)[:100]!r}; there is: {SCHEMA_URI}")
+        contents = TextResourceContents(uri=SCHEMA_URI, mime_type="text/plain", text=full_schema_text())
+        return ReadResourceResult(contents=[contents])
+
     return Server(
         "visualprof",
         version=__version__,
@@ -63,6 +86,8 @@ def make_server(dashboard: Dashboard, address: str = "") -> Server[Any]:
         instructions=INSTRUCTIONS,
         on_list_tools=list_tools,
         on_call_tool=call_tool,
+        on_list_resources=list_resources,
+        on_read_resource=read_resource,
     )
 
 
