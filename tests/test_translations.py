@@ -17,6 +17,7 @@ ERRORS = re.compile(
 )
 #: Not shown in the web UI: the command line, the agents' own API and log.
 OUTSIDE_THE_UI = (
+    "api/",
     "cli/",
     "capture/",
     "engines/",

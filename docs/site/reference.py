@@ -219,7 +219,7 @@ def settings_page(note: str = "") -> str:
 def python_page(note: str = "") -> str:
     """Return the page of the Python API, which Sphinx fills from the docstrings."""
     parts = [f"# Python API\n\n{note}"]
-    for module in ("visualprof", "visualprof.capture"):
+    for module in ("visualprof", "visualprof.api", "visualprof.capture"):
         names = sorted(importlib.import_module(module).__all__)
         parts.append(f"## {module}\n")
         for name in names:

@@ -133,7 +133,7 @@ def _token(text: str) -> Any:
 
 
 def _text(key: str) -> str:
-    """Return the English text of a key such as chart.rest; its last part if there is none."""
+    """Return the English text of a key such as chart.rest; its last part if the text is missing."""
     node: Any = _texts()
     for part in key.partition("|")[0].split("."):
         node = cast("dict[str, Any]", node).get(part) if isinstance(node, dict) else None

@@ -1,4 +1,4 @@
-"""A recording: one or several profiles, whose tables, views and charts a program can use."""
+"""A recording: one or several profiles with their tables, views and charts, for programs."""
 
 from __future__ import annotations
 

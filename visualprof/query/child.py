@@ -46,7 +46,7 @@ _MISSING_TRACE = "a trace is no longer in the cache"
 
 
 def main() -> None:
-    """Answer messages from standard input on standard output until it is closed."""
+    """Answer messages from standard input on standard output until the input ends."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests, answers = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
     silent = os.open(os.devnull, os.O_RDWR)
@@ -79,7 +79,7 @@ class _State:
         self.engine, self.locked, self._output = engine, locked, output
 
     def answer(self, message: QueryMessage | CountMessage) -> tuple[Head, bytes]:
-        """Return the answer to a message: what it is, and its bytes."""
+        """Return the answer to a message: its description and its bytes."""
         try:
             if isinstance(message, CountMessage):
                 return Head(locked=self.locked), msgspec.json.encode(self.engine.row_counts())
@@ -125,7 +125,7 @@ class _State:
 
 
 def _open(message: OpenMessage) -> tuple[_State | None, Head]:
-    """Open the traces and give up the rights to do anything else."""
+    """Open the traces and give up all other rights."""
     try:
         import_duckdb()
         sources = [_source(trace) for trace in message.traces]

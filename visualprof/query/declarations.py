@@ -1,6 +1,6 @@
 """Texts of the schema: per table its definition, followed by one line per column with name, kind and definition.
 
-A kind is one of `visualprof.views.answers.kinds`; `kind:TYPE` overrides the SQL type. Every table also has the columns
+Kinds are those in `visualprof.views.answers.kinds`; `kind:TYPE` overrides the SQL type. Every table also has the columns
 `rank` and `trace`, which `schema` adds.
 """
 

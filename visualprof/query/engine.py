@@ -60,7 +60,7 @@ class Engine:
         output: File that `write_parquet` may write, "" for none.
         unrestricted: Allow files, the network and settings: for users who could run any program anyway.
         threads: Threads of DuckDB.
-        before_threads: Called when DuckDB has read what it needs and before it starts threads: Landlock binds only
+        before_threads: Called after DuckDB has read its files and before it starts threads: Landlock binds only
             threads that start later.
     """
 

@@ -67,17 +67,17 @@ def perfetto_hint(sql: str) -> str:
 def _hint(sql: str, message: str) -> str:
     if hint := perfetto_hint(sql):
         return hint
-    if found := _FUNCTION.search(message):
-        near = get_close_matches(found[1].lower(), FUNCTIONS, 1)
+    if match := _FUNCTION.search(message):
+        near = get_close_matches(match[1].lower(), FUNCTIONS, 1)
         return msg("query.did_you_mean", f"did you mean {FUNCTIONS[near[0]].call}?") if near else ""
-    if found := _TABLE.search(message):
-        near = get_close_matches(found[1].strip('"!').lower(), TABLES, 1)
+    if match := _TABLE.search(message):
+        near = get_close_matches(match[1].strip('"!').lower(), TABLES, 1)
         tables = ", ".join(TABLES)
         return (
             msg("query.did_you_mean", f"did you mean {near[0]}?") if near else msg("query.tables", f"tables: {tables}")
         )
-    if (found := _COLUMN.search(message)) and "column" in message:
-        return _column_hint(sql, found[1].strip('"').rpartition(".")[2])
+    if (match := _COLUMN.search(message)) and "column" in message:
+        return _column_hint(sql, match[1].strip('"').rpartition(".")[2])
     return ""
 
 

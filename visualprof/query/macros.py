@@ -8,7 +8,7 @@ _FIRST_VERSION_WITH_LAMBDA = (1, 3)  # `lambda p: ...` in place of `p -> ...`, w
 
 
 def macro_statements(version: str, tables: Collection[str]) -> list[str]:
-    """Return the statements that define the functions over some tables; with (), those that need no table.
+    """Return the statements that define the functions over some tables; with (), the functions that need no table.
 
     Args:
         version: Version of DuckDB.

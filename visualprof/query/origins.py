@@ -17,7 +17,7 @@ NO_TIME = -(2**62)  # time of something that did not happen
 
 @cached_on_trace
 def sites(trace: Trace) -> Ids:
-    """Return, per event, the event whose surroundings say where it comes from, -1 for none.
+    """Return, per event, the event with the surroundings from which it comes, -1 for none.
 
     Host events are their own sites. The site of device work is the call that launched it, or its place in a captured
     graph. Events that a profiler projects onto devices have no site.

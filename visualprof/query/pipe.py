@@ -66,7 +66,7 @@ class CountMessage(msgspec.Struct, frozen=True, tag="count"):
 
 
 class Head(msgspec.Struct, kw_only=True):
-    """What an answer is, before its bytes.
+    """Description of an answer, sent before its bytes.
 
     Attributes:
         error: Error, "" for none.
@@ -78,7 +78,7 @@ class Head(msgspec.Struct, kw_only=True):
         elapsed_ns: Time that the statement took.
         columns: Names of the columns.
         types: SQL types of the columns.
-        kinds: Kinds of the columns whose kind is known.
+        kinds: Kinds of the columns, if known.
         events: Number of events of each open trace.
     """
 

@@ -48,7 +48,7 @@ class Column:
         name: Name of the column.
         kind: Kind of its values, which gives the unit.
         type: Type in SQL.
-        definition: What a value means.
+        definition: Meaning of a value.
     """
 
     name: str
@@ -68,7 +68,7 @@ class Table:
 
     Attributes:
         name: Name of the table.
-        definition: What a row is.
+        definition: Meaning of a row.
         columns: Columns by name, in order.
     """
 
@@ -84,7 +84,7 @@ class Macro:
     Attributes:
         name: Name of the function.
         call: How it is called.
-        definition: What it returns.
+        definition: Returned value.
     """
 
     name: str
@@ -142,7 +142,7 @@ def _kinds_by_name() -> dict[str, Kind]:
     for table in TABLES.values():
         for column in table.columns.values():
             kinds.setdefault(column.name, set()).add(column.kind)
-    return {name: next(iter(found)) for name, found in kinds.items() if len(found) == 1}
+    return {name: next(iter(known_kinds)) for name, known_kinds in kinds.items() if len(known_kinds) == 1}
 
 
 _KINDS = _kinds_by_name()

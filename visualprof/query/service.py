@@ -145,7 +145,7 @@ class QueryService:
         with self._lock:
             if user in self._running:
                 raise TooManyQueries(
-                    msg("query.one_per_user", "one of your queries is still running"),
+                    msg("query.one_per_user", "you are already running a query"),
                     msg("query.wait_or_cancel", "wait until it ends, or cancel it"),
                 )
             if len(self._running) >= MAX_RUNNING:
@@ -181,7 +181,7 @@ class QueryService:
                 self._sweeper.start()
 
     def sweep(self) -> None:
-        """Stop processes that nobody used for `REUSE_S`."""
+        """Stop processes that were idle for `REUSE_S`."""
         with self._lock:
             self._sweeper = None
             now = self._clock()

@@ -22,8 +22,8 @@ class Values:
 
     Attributes:
         array: (n,) numbers, or texts of small tables.
-        role: What the numbers are.
-        missing: Number that stands for NULL, None for no such number; NaN is always NULL.
+        role: Role of the numbers.
+        missing: Number that means NULL, None for no such number; NaN is always NULL.
         texts: Texts by number, in place of those of the trace.
     """
 

@@ -26,7 +26,7 @@ CATEGORY_NAMES = tuple(category.name.lower() for category in Category)
 
 
 class EventTable:
-    """A table whose rows are some events of a trace. Subclasses add columns."""
+    """A table of some events of a trace. Subclasses add columns."""
 
     def __init__(self, trace: Trace) -> None:
         self.trace = trace
@@ -155,8 +155,8 @@ class KernelTable(EventTable):
         trace = self.trace
         launched = launches(trace)
         delays = np.full(len(trace.events), np.nan)
-        known = launch_delays(trace, launched.call, launched.work)
-        delays[launched.work] = np.where(is_first_of_launch(trace), known, np.nan)
+        measured = launch_delays(trace, launched.call, launched.work)
+        delays[launched.work] = np.where(is_first_of_launch(trace), measured, np.nan)
         return Values(delays[self.rows])
 
 
@@ -288,6 +288,6 @@ def stack_values(trace: Trace, rows: Ids) -> Values:
     stacks = CallStacks(trace)
     numbers = stacks.source_ids(rows)
     distinct, index = np.unique(numbers, return_inverse=True)
-    known = distinct >= 0
-    texts = [stacks.stack_text(number) for number in distinct[known].tolist()]
-    return words(index - int((~known).sum()), texts)
+    has_stack = distinct >= 0
+    texts = [stacks.stack_text(number) for number in distinct[has_stack].tolist()]
+    return words(index - int((~has_stack).sum()), texts)

@@ -266,20 +266,20 @@ class GapTable(Facts):
         trace = self.trace
         windows = step_windows(trace)
         since = int(windows.start[0]) if len(windows) else None
-        found: list[Gaps] = []
+        gap_sets: list[Gaps] = []
         places: list[tuple[int, int]] = []
         ends = np.zeros(0, np.int64)
         for sequence in work_sequences(trace):
             if sequence.track < 0:
                 ends = np.sort(trace.events.end[sequence.work])
-            found.append(find_gaps(trace, sequence, ends, KERNEL_WAIT_NS, since))
+            gap_sets.append(find_gaps(trace, sequence, ends, KERNEL_WAIT_NS, since))
             places.append((sequence.device, trace.tracks[sequence.track].stream if sequence.track >= 0 else -1))
-        if not found:
+        if not gap_sets:
             empty = np.zeros(0, np.int64)
             no_rows = np.zeros(0, np.int32)
             return Gaps(empty, empty, no_rows, no_rows, no_rows, empty), empty, empty
-        merged = Gaps(*(np.concatenate([getattr(g, name) for g in found]) for name in Gaps.__struct_fields__))
-        counts = [len(gaps.start) for gaps in found]
+        merged = Gaps(*(np.concatenate([getattr(g, name) for g in gap_sets]) for name in Gaps.__struct_fields__))
+        counts = [len(gaps.start) for gaps in gap_sets]
         device, stream = (np.repeat(np.array([place[i] for place in places]), counts) for i in range(2))
         return merged, device, stream
 

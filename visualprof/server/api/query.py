@@ -102,7 +102,7 @@ class QueryAnswer(msgspec.Struct, kw_only=True):
     Attributes:
         columns: The columns by name.
         types: SQL type of each column.
-        kinds: Kind of each column whose kind is known.
+        kinds: Kind of each column, if known.
         total_rows: Number of rows in the answer.
         truncated: Whether the result has more rows.
         elapsed_ns: Time that the statement took.
@@ -159,7 +159,7 @@ class SchemaAnswer(msgspec.Struct):
         reason: Why not, "" if it does.
         hint: What to do about it.
         tables: The tables.
-        functions: Functions in addition to those of DuckDB.
+        functions: Functions that visualprof adds to DuckDB.
         max_rows: Maximum number of rows of an answer.
     """
 
@@ -172,7 +172,7 @@ class SchemaAnswer(msgspec.Struct):
 
 
 class SchemaQuery(Query):
-    """A span whose rows are counted."""
+    """A span for which rows are counted."""
 
     run: Annotated[str, Meta(description="id of a run whose rows are counted; no counts when absent")] = ""
     worker: str = ""
