@@ -1,7 +1,7 @@
 """Texts of the schema: per table its definition, followed by one line per column with name, kind and definition.
 
-Kinds are those in `visualprof.views.answers.kinds`; `kind:TYPE` overrides the SQL type. Every table also has the columns
-`rank` and `trace`, which `schema` adds.
+Kinds are those in `visualprof.views.answers.kinds`; `kind:TYPE` overrides the SQL type. Every table also has
+the columns `rank` and `trace`, which `schema` adds.
 """
 
 from __future__ import annotations
