@@ -148,6 +148,7 @@ QUERIES = {
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",
+    "POST runs": "name=a.json",
     "GET registry/version": "address=ADDRESS",
     "GET retention/removes": "kind=jobs&days=9",
     "POST uploads": "name=a.onnx",

@@ -18,6 +18,7 @@ from waitress.utilities import Error, RequestEntityTooLarge
 
 from visualprof.messages import msg
 from visualprof.remote.queue.store.files import MAX_BLOB_BYTES
+from visualprof.remote.recordings import MAX_FILE_BYTES as MAX_RECORDING_BYTES
 from visualprof.server.identity import Identify
 from visualprof.server.responses import ErrorBody
 from visualprof.server.routes import JSON, MAX_BODY_BYTES
@@ -114,7 +115,7 @@ class RequestParser(HTTPRequestParser):
                 msg("server.body_over_kib", f"the body is over {self._max_body_bytes() >> 10:,} KiB"),
                 msg(
                     "server.only_files_jobs_graph",
-                    "only files for jobs and the Graph page may be long, sent with the server's token",
+                    "only recordings, and files for jobs and the Graph page, may be long, sent with the server's token",
                 ),
             )
         else:
@@ -130,6 +131,7 @@ class RequestParser(HTTPRequestParser):
         return self.headers.get(name.upper().replace("-", "_"), "")  # as waitress names it
 
     def _max_body_bytes(self) -> int:
-        if self.path.endswith(("/api/v1/uploads", "/api/v1/models")):
-            return MAX_BLOB_BYTES if self._identify(self._peer, self._header).may("member") else MAX_BODY_BYTES
+        if self.path.endswith(("/api/v1/uploads", "/api/v1/models", "/api/v1/runs")):
+            limit = MAX_RECORDING_BYTES if self.path.endswith("/runs") else MAX_BLOB_BYTES
+            return limit if self._identify(self._peer, self._header).may("member") else MAX_BODY_BYTES
         return MAX_PART_BYTES if "/api/v1/agent/files/" in self.path else MAX_BODY_BYTES

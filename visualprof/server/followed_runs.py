@@ -252,7 +252,8 @@ class FollowedRuns:
                     msg("server.runs_machine_shown", f"{MAX_RUNS:,} runs of this machine were shown"),
                     msg("server.move_elsewhere", f"move {place} elsewhere"),
                 )
-            queue.agents.assign_folder(agent, f"{place.name}/{body.run}")  # before the run becomes visible
+            # Before the run becomes visible.
+            queue.agents.assign_folder(agent.owner, f"{place.name}/{body.run}", public=agent.public)
             run.mkdir(parents=True, exist_ok=True)
             self._refuse_links(run)
             marker.runs.append(body.run)

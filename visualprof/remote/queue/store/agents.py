@@ -209,12 +209,12 @@ class Agents:
             connection.execute(update(agents).where(agents.c.id == existing.id).values(changes))
             return credentials
 
-    def assign_folder(self, agent: Agent, folder: str) -> None:
-        """Give a new folder of the log directory to the agent's owner, with the agent's visibility."""
-        values = {"owner": agent.owner, "visibility": "public" if agent.public else "private", "project": None}
+    def assign_folder(self, owner: str | None, folder: str, *, public: bool) -> None:
+        """Give a new folder of the log directory to a user, or to all users if the owner is `None`."""
+        values = {"owner": owner, "visibility": "public" if public else "private", "project": None}
         with self._database.write() as connection:
             connection.execute(delete(runs).where(runs.c.folder == folder))  # of an earlier folder with this name
-            if agent.owner is not None:
+            if owner is not None:
                 values |= {"folder": folder, "revision": next_revision(connection, "runs")}
                 connection.execute(insert(runs).values(values))
 
