@@ -17,7 +17,7 @@ _WORDS = """() => {
   const walk = document.createTreeWalker(document.body, NodeFilter.SHOW_ELEMENT | NodeFilter.SHOW_TEXT);
   for (let node = walk.currentNode; node; node = walk.nextNode()) {
     const element = node.nodeType === Node.TEXT_NODE ? node.parentElement : node;
-    if (element.closest('[role=cell], .picker, .facts, code, script, style')) continue;
+    if (element.closest('[role=cell], [role=gridcell], .picker, .facts, code, script, style')) continue;
     if (node.nodeType === Node.TEXT_NODE) words.push(node.data);
     else for (const name of ['title', 'aria-label', 'placeholder']) words.push(node.getAttribute(name) ?? '');
   }
@@ -44,7 +44,7 @@ def address(page: Page) -> dict[str, str]:
 
 def table(page: Page, label: str) -> Locator:
     """A table that has its rows."""
-    found = page.get_by_role("table", name=label, exact=True)
+    found = page.get_by_role("grid", name=label, exact=True)
     expect(found).to_be_visible()
     return found
 
@@ -58,7 +58,7 @@ def cell(within: Locator, number: int, column: str) -> Locator:
     """The cell of a row under the heading of that name."""
     expect(within.get_by_role("columnheader", name=column, exact=True)).to_be_visible()
     headings = [text.strip() for text in within.get_by_role("columnheader").all_inner_texts()]
-    return row(within, number).get_by_role("cell").nth(headings.index(column))
+    return row(within, number).get_by_role("gridcell").nth(headings.index(column))
 
 
 def settled(page: Page) -> None:

@@ -51,7 +51,7 @@ def test_its_job_and_its_machine_are_marked(demo: Dashboard, visit: Visits) -> N
 def test_trends_find_the_night_that_became_slower(demo: Dashboard, visit: Visits) -> None:
     page = visit(demo, "trend")
     expect(page.locator(".change")).to_contain_text("Worse by +58")
-    expect(page.get_by_role("table", name="Series")).to_contain_text("nightly/loader-*")
+    expect(page.get_by_role("grid", name="Series")).to_contain_text("nightly/loader-*")
 
 
 def test_the_tour_has_four_stops_and_can_be_dismissed_for_good(demo: Dashboard, visit: Visits) -> None:

@@ -322,7 +322,7 @@ def test_a_new_report_appears_automatically(serve: Callable[..., Dashboard], vis
     page = visit(dashboard, "evaluation")
     expect(page.get_by_role("heading", name="No reports yet")).to_be_visible()
     result(dashboard.folder, "onnxruntime", 160_000, profiled=False)
-    expect(page.get_by_role("table", name="Points").get_by_role("row")).to_have_count(6)
+    expect(page.get_by_role("grid", name="Points").get_by_role("row")).to_have_count(6)
 
 
 def test_names_of_strangers_are_text(opened: Callable[..., Page]) -> None:

@@ -155,7 +155,7 @@ def test_search_finds_attributes(samples: Dashboard, visit: Visits) -> None:
 
 def test_a_row_of_the_operator_table_leads_to_its_node(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=STATIC_RUN)
-    row = page.get_by_role("table", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
+    row = page.get_by_role("grid", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
     row.get_by_role("link", name="Show in the graph").click()
     picture(page)
     name = samples.get("view/operator", run=STATIC_RUN)["columns"]["name"][0]
@@ -288,7 +288,7 @@ def test_a_loop_is_one_node_with_its_time_and_links_to_its_row(samples: Dashboar
     expect(panel.locator("dl").last).to_contain_text(str(graph_answer["groups"]["operators"][group]))
     panel.get_by_role("link", name="Show in the operator table").click()
     name = measured["operator"][loop]
-    expect(page.get_by_role("table", name="Operators", exact=True)).to_contain_text(name)
+    expect(page.get_by_role("grid", name="Operators", exact=True)).to_contain_text(name)
 
 
 def test_with_a_base_the_picture_shows_the_changes(samples: Dashboard, visit: Visits) -> None:

@@ -121,7 +121,7 @@ def test_a_megengine_model_runs_in_its_own_interpreter_and_opens_in_every_view(
     run = job["tasks"][0]["run"]
     assert views_of(dashboard, run) >= {"overview", "operator", "trace", "memory", "profile"}
     opened = visit(dashboard, "profile", run=run, worker="profile")
-    expect(opened.get_by_role("table").first).to_contain_text("conv1")
+    expect(opened.get_by_role("grid").first).to_contain_text("conv1")
 
 
 @pytest.mark.long

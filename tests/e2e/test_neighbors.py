@@ -197,7 +197,7 @@ def test_a_private_page_is_read_with_the_token(serve: Callable[..., Dashboard], 
     page = visit(dashboard, "operator", token="")
     page.get_by_label("Link or token").fill(TOKEN)
     page.get_by_role("button", name="Continue").click()
-    expect(page.get_by_role("table").first).to_be_visible()
+    expect(page.get_by_role("grid").first).to_be_visible()
     page.get_by_role("button", name="Export the table").first.click()
     with page.expect_download() as download:
         page.get_by_role("link", name="CSV").click()

@@ -93,7 +93,7 @@ def test_keys_zoom_pan_reset_and_the_address_shows_the_same_again(samples: Dashb
 def test_links_of_the_operator_table_lead_to_the_longest_instance(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN)
     event = longest(samples, CNN, "host")
-    row = page.get_by_role("table", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
+    row = page.get_by_role("grid", name="Operators", exact=True).locator('[role="row"][aria-rowindex="1"]')
     row.get_by_role("link", name=re.compile("timeline", re.IGNORECASE)).click()
     canvas(page)
     expect(page.locator(".details h2")).to_have_attribute("title", event["name"])
@@ -102,7 +102,7 @@ def test_links_of_the_operator_table_lead_to_the_longest_instance(samples: Dashb
     assert start <= event["start_ns"]
     assert end >= event["start_ns"] + event["duration_ns"]
     page.locator(".details").get_by_role("link", name="Operator").click()
-    expect(page.get_by_role("table", name="Operators", exact=True)).to_be_visible()
+    expect(page.get_by_role("grid", name="Operators", exact=True)).to_be_visible()
     assert address(page)["is.name"] == event["name"]
 
 
@@ -196,7 +196,7 @@ def test_an_area_is_summed_up_by_name(samples: Dashboard, visit: Visits) -> None
         end_ns=end,
         tracks=",".join(track.partition(".")[2] for track in tracks),
     )
-    expect(page.get_by_role("table").first).to_contain_text(shown["columns"]["name"][0])
+    expect(page.get_by_role("grid").first).to_contain_text(shown["columns"]["name"][0])
     page.locator("body").press("Escape")
     assert "area" not in address(page)
 

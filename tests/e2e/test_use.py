@@ -240,7 +240,7 @@ def test_columns_are_chosen_and_stay_chosen(samples: Dashboard, visit: Visits) -
     operators = table(page, "Operators")
     expect(operators.get_by_role("columnheader", name="TC total time")).to_have_count(0)
     page.locator(".panel", has=operators).get_by_role("button", name="Choose columns").click()
-    page.get_by_label("TC total time").check()
+    page.get_by_role("checkbox", name="TC total time").check()
     expect(operators.get_by_role("columnheader", name="TC total time")).to_be_visible()
     page.reload()
     expect(table(page, "Operators").get_by_role("columnheader", name="TC total time")).to_be_visible()
@@ -278,11 +278,12 @@ def test_rows_beyond_the_first_page_come_when_they_are_scrolled_to(samples: Dash
 
 def test_the_first_table_takes_j_without_a_click_and_a_row_is_copied(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "operator", run=CNN)
-    rows = page.get_by_role("table", name="Operators", exact=True)
+    rows = page.get_by_role("grid", name="Operators", exact=True)
     expect(rows.locator(".slot").first).to_be_visible()
     page.keyboard.press("j")
     page.keyboard.press("j")
     expect(rows.locator(".slot.active")).to_have_attribute("data-index", "1")
+    page.keyboard.press("Shift+Space")
     copied = rows.evaluate(
         """table => { const data = new DataTransfer();
         table.dispatchEvent(new ClipboardEvent("copy", { clipboardData: data, bubbles: true, cancelable: true }));

@@ -42,6 +42,8 @@ def test_sort_search_and_page(site: Site) -> None:
     assert names(page) == ["op1"]
     assert (page.get_json()["total_rows"], page.get_json()["offset"]) == (3, 1)
     assert operators(site, search="op2").get_json()["matching_rows"] == 1
+    assert names(operators(site, sort="calls,host_total_ns", order="asc,desc")) == ["op2", "op1", "op0"]
+    assert names(operators(site, sort="calls,host_total_ns", order="asc")) == ["op1", "op2", "op0"]
 
 
 def test_tables_have_two_hundred_rows_by_default(make_site: MakeSite) -> None:
@@ -86,6 +88,7 @@ def test_csv_of_a_view_of_several_tables_wants_a_name(site: Site) -> None:
     [
         {"sort": "nope"},
         {"order": "up"},
+        {"sort": "name", "order": "asc,desc"},
         {"offset": "-1"},
         {"limit": "10001"},
         {"limit": "many"},

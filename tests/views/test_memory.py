@@ -285,14 +285,14 @@ def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts() 
             "n": np.array([1, 2, 3, 4, 5]),
         }
     )
-    assert list(select_rows(table, Selection("name", descending=False)).columns["name"]) == [
+    assert list(select_rows(table, Selection((("name", False),))).columns["name"]) == [
         "Add",
         "Add",
         "conv",
         "relu",
         None,
     ]
-    assert list(select_rows(table, Selection("name")).columns["n"]) == [4, 1, 2, 5, 3]
+    assert list(select_rows(table, Selection((("name", True),))).columns["n"]) == [4, 1, 2, 5, 3]
     assert list(select_rows(table, Selection(search={"name": "A"})).columns["n"]) == [2, 5]
     assert list(select_rows(table, Selection(equal={"name": "conv"})).columns["n"]) == [1]
     assert table.to_csv().splitlines()[2] == "Add,2"
@@ -301,12 +301,19 @@ def test_text_columns_of_numbers_are_sorted_searched_and_shown_as_their_texts() 
 @given(st.lists(st.one_of(st.integers(-3, 3), st.just(float("nan")))), st.booleans())
 def test_numbers_are_sorted_stably_with_unknown_ones_last(values: list[float], descending: bool) -> None:
     table = Table(columns={"x": np.array(values, np.float64), "i": np.arange(len(values))})
-    found = select_rows(table, Selection("x", descending)).columns["i"]
+    found = select_rows(table, Selection((("x", descending),))).columns["i"]
     indices = [i for i, v in enumerate(values) if v == v]
     expected = sorted(indices, key=lambda i: values[i], reverse=descending) + [
         i for i, v in enumerate(values) if v != v
     ]
     assert list(found) == expected
+
+
+def test_rows_that_are_equal_in_one_column_are_sorted_by_the_next() -> None:
+    table = Table(columns={"kind": ["b", "a", "b", "a", None], "n": np.array([1, 2, 3, 4, 5])})
+    found = select_rows(table, Selection((("kind", False), ("n", True)))).columns
+    assert list(found["kind"]) == ["a", "a", "b", "b", None]
+    assert list(found["n"]) == [4, 2, 3, 1, 5]
 
 
 @pytest.mark.parametrize("model", ["lenet", "transformer_tiny"])

@@ -21,6 +21,7 @@ from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.server.api.spans import check_range, worker_spans
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.api.trace_requests import Work, compute_from_trace, load_or_compute_parts
+from visualprof.server.api.views import Order, Sort, sort_order
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
@@ -146,8 +147,8 @@ class WindowQuery(SpanQuery):
 class WindowTableQuery(WindowQuery):
     """A time window on some tracks, with the order of the table."""
 
-    sort: Annotated[str, Meta(description="column to sort by")] = ""
-    order: Literal["asc", "desc"] = "desc"
+    sort: Sort = ""
+    order: Order = "desc"
     limit: Annotated[int, Meta(ge=1, le=10_000, description="default 200; all rows in csv and tsv")] | None = None
     format: Literal["json", "csv", "tsv"] = "json"
 
@@ -317,7 +318,7 @@ class Timeline(Resource):
         """Return the events in a time window."""
         answer = self._compute(query, compute_window, query)
         limit = 200 if query.limit is None and query.format == "json" else query.limit
-        table = select_rows(answer, Selection(sort=query.sort, descending=query.order == "desc", limit=limit))
+        table = select_rows(answer, Selection(sort=sort_order(query.sort, query.order), limit=limit))
         if query.format == "tsv":
             return bytes_response(table.to_csv("\t").encode("utf-8", "replace"), TSV_TYPE)
         return csv_response(table.to_csv(), "area") if query.format == "csv" else table

@@ -43,8 +43,14 @@ _SCALARS: dict[Any, Literal["text", "integer", "number", "boolean"]] = {
 
 # Query parameters that select rows of a table.
 TableName = Annotated[str, Meta(description="name of a table, for views with several tables")]
-Sort = Annotated[str, Meta(description="column; the view's own order when absent")]
-Order = Annotated[Literal["asc", "desc"], Meta(description="sort direction")]
+Sort = Annotated[
+    str,
+    Meta(description="columns, comma-separated, the most significant one first; the view's own order when absent"),
+]
+Order = Annotated[
+    str,
+    Meta(pattern="^(asc|desc)(,(asc|desc))*$", description="direction of all columns, or one per column: asc or desc"),
+]
 Search = Annotated[
     str,
     Meta(
@@ -362,8 +368,7 @@ def row_selection(query: ViewQuery | RowsQuery) -> Selection:
         search.setdefault("name", query.search)
     limited = query.format == "json"
     return Selection(
-        sort=query.sort,
-        descending=query.order == "desc",
+        sort=sort_order(query.sort, query.order),
         search=search,
         equal=filters["is."],
         empty=tuple(column for column, text in filters["none."].items() if text),
@@ -372,6 +377,23 @@ def row_selection(query: ViewQuery | RowsQuery) -> Selection:
         offset=query.offset,
         limit=_DEFAULT_LIMIT if query.limit is None and limited else query.limit,
     )
+
+
+def sort_order(sort: str, order: str) -> tuple[tuple[str, bool], ...]:
+    """Return the columns to sort by, and whether each is descending.
+
+    Raises:
+        BadParameter: There are several directions, but not one per column.
+    """
+    columns, directions = [*filter(None, sort.split(","))], order.split(",")
+    if len(directions) not in (1, len(columns)):
+        raise BadParameter(
+            msg("server.order_directions", f"order has {len(directions)} directions for {len(columns)} columns"),
+            msg("server.order_one_or_each", "give one direction for all columns, or one per column"),
+        )
+    if len(directions) == 1:
+        directions *= len(columns)
+    return tuple((column, direction == "desc") for column, direction in zip(columns, directions, strict=True))
 
 
 def _bounds(prefix: str, filters: Mapping[str, Mapping[str, str]]) -> dict[str, float]:

@@ -213,8 +213,8 @@ class Selection(msgspec.Struct, frozen=True):
     """Filter, sort order and page of a table.
 
     Attributes:
-        sort: Column to sort by; "" keeps the order of the view.
-        descending: Sort in descending order.
+        sort: Columns to sort by, the most significant one first, and whether each is descending. Empty keeps the order
+            of the view.
         search: By column, a part of its text or of the short name of a kernel; case is ignored.
         equal: By column, its exact text or the short name of a kernel.
         empty: Columns whose value is unknown or an empty text.
@@ -224,8 +224,7 @@ class Selection(msgspec.Struct, frozen=True):
         limit: Maximum number of rows; None for all.
     """
 
-    sort: str = ""
-    descending: bool = True
+    sort: tuple[tuple[str, bool], ...] = ()
     search: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     equal: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
     empty: Sequence[str] = ()
@@ -267,8 +266,9 @@ def select_rows(table: TableT, query: Selection) -> TableT:
         rows = rows[_numbers(table, name, rows) >= bound]
     for name, bound in query.most.items():
         rows = rows[_numbers(table, name, rows) <= bound]
-    if query.sort:
-        rows = rows[_order(_column(table, query.sort), rows, query.descending)]
+    # Each order is stable, so the least significant column comes first.
+    for name, descending in reversed(query.sort):
+        rows = rows[_order(_column(table, name), rows, descending)]
     shown = rows[query.offset : None if query.limit is None else query.offset + query.limit]
     columns = {name: take_rows(column, shown) for name, column in table.columns_by_name().items()}
     return replace(

@@ -1,7 +1,7 @@
 import { useEventListener } from "@vueuse/core";
 import { isTyping } from "../state/shortcuts";
 
-const CONTROLS = "[role=table], [role=radiogroup], [role=listbox], [role=slider], [role=separator], button, a, summary";
+const CONTROLS = "[role=grid], [role=radiogroup], [role=listbox], [role=slider], [role=separator], button, a, summary";
 
 /** Whether a list, table or button uses this key itself. */
 function belongsToControl({ key, target }: KeyboardEvent): boolean {

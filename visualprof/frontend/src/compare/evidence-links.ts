@@ -1,6 +1,6 @@
 // Links to the evidence of a row: both timelines at that position, and the page that lists its name.
 import type { RouteLocationRaw } from "vue-router";
-import type { RowLink, RowOf } from "../components";
+import type { RowLink, TableRow } from "../components";
 import { baseQuery, baseSpan, longestLocation, queryValue, span } from "../state";
 
 // Parts of a step that run on a device.
@@ -18,7 +18,7 @@ function eventName(path: string): string {
   return /_\d+$/.test(name) ? `nn.Module: ${name}` : name;
 }
 
-const text = (row: RowOf, column: string) => (typeof row(column) === "string" ? String(row(column)) : "");
+const text = (row: TableRow, column: string) => (typeof row(column) === "string" ? String(row(column)) : "");
 /** Of several names, the ones with most calls come first. */
 const first = (names: string) => names.split(" + ")[0] ?? names;
 
@@ -38,7 +38,7 @@ function swapSides(to: RouteLocationRaw): RouteLocationRaw {
 }
 
 /** Return the links of a row of a comparison. */
-export function rowLinks(view: string, row: RowOf): RowLink[] {
+export function rowLinks(view: string, row: TableRow): RowLink[] {
   const gone = text(row, "status") === "removed";
   const names = text(row, gone ? "base_name" : "new_name") || text(row, "name");
   const name = view === "modules" ? eventName(names) : first(names).replace(SHAPES_SUFFIX, "");

@@ -1,7 +1,7 @@
 // What the web UI defines: a card, a heading or a column. Cards and headings register here, so that the help lists them.
 import { onBeforeUnmount, onMounted, shallowReactive } from "vue";
 import type { Kind } from "../api/model";
-import type { Column } from "./table-columns";
+import type { Column } from "./table/columns";
 
 export interface Subject {
   name: string;

@@ -6,7 +6,7 @@ import { columnSubject } from "./definitions";
 import { ApiError } from "../api/client";
 import InfoSign from "./info-sign.vue";
 import Problem from "./problem.vue";
-import { createColumns } from "./table-columns";
+import { createColumns } from "./table/columns";
 
 HTMLElement.prototype.showPopover ??= () => undefined;
 HTMLElement.prototype.hidePopover ??= () => undefined;

@@ -95,9 +95,9 @@ describe("points", () => {
   it("of a line have no id", () => expect(parsePoint("anything")).toBeNull());
   it("are sorted by any column, with unknown values last", () => {
     const table = { batch: [1, 2, 4], p99_ns: [30, null, 10] };
-    expect(orderedRows(table, "p99_ns", "asc")).toEqual([2, 0, 1]);
-    expect(orderedRows(table, "p99_ns", "desc")).toEqual([0, 2, 1]);
-    expect(orderedRows(table, "", "desc")).toEqual([0, 1, 2]);
+    expect(orderedRows(table, [{ column: "p99_ns", descending: false }])).toEqual([2, 0, 1]);
+    expect(orderedRows(table, [{ column: "p99_ns", descending: true }])).toEqual([0, 2, 1]);
+    expect(orderedRows(table, [])).toEqual([0, 1, 2]);
   });
   it("have no percentile if there are too few samples for it", () => {
     expect(missingSamples("p99_ns", 661)).toBe(662);

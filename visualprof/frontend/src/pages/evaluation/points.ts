@@ -1,5 +1,5 @@
 // Rows of the table of points: their order, and why a cell is empty.
-import { sortRows } from "../../lib/sort-rows";
+import { sortRows, type SortKeys } from "../../lib/sort-rows";
 import type { Cell, Columns, PointAnswer } from "../../api/model";
 import { runtimeText } from "../../locales";
 
@@ -13,10 +13,8 @@ export function missingSamples(column: string, n: number): number | null {
 }
 
 /** Return the row indexes in the requested order. */
-export function orderedRows(table: Columns, sort: string, order: string): number[] {
-  const rowIndexes = [...(table["batch"] ?? []).keys()];
-  const values = table[sort];
-  return values ? sortRows(rowIndexes, (row) => values[row], order) : rowIndexes;
+export function orderedRows(table: Columns, sort: SortKeys): number[] {
+  return sortRows([...(table["batch"] ?? []).keys()], sort, (row, column) => table[column]?.[row]);
 }
 
 // In reading order; the other facts of a point are in the table.

@@ -3,12 +3,13 @@ import { sortOrder, parseSeconds } from "./filters";
 
 describe("the order of the rows", () => {
   it("is the view's own if it has one", () => {
-    expect(sortOrder("device_self_ns", "desc")).toEqual({ order_by: "time" });
-    expect(sortOrder("flops", "asc")).toEqual({ order_by: "+flops" });
-    expect(sortOrder("id", "desc")).toEqual({ order_by: "opr_id" });
+    expect(sortOrder([{ column: "device_self_ns", descending: true }])).toEqual({ order_by: "time" });
+    expect(sortOrder([{ column: "flops", descending: false }])).toEqual({ order_by: "+flops" });
+    expect(sortOrder([{ column: "id", descending: true }])).toEqual({ order_by: "opr_id" });
   });
 
-  it("is applied to the table otherwise", () => expect(sortOrder("in_shapes", "asc")).toBeNull());
+  it("is applied to the table otherwise", () =>
+    expect(sortOrder([{ column: "in_shapes", descending: false }])).toBeNull());
 });
 
 describe("parseSeconds", () => {

@@ -1,6 +1,7 @@
 // The options of the filter bar, kept in the address under the view's parameter names.
 import { computed } from "vue";
 import type { Query } from "../../api/client";
+import type { SortKeys } from "../../lib/sort-rows";
 import { patchQuery, queryValue, useParameter } from "../../state/address";
 
 const FILTER_KEYS = [
@@ -72,9 +73,10 @@ const ORDERS: Record<string, string> = {
  * Return the view's own order if it has one, so that cumulative times follow the rows and the first N are those of this
  * order. Null if only the finished table can be sorted.
  */
-export function sortOrder(sort: string, order: string): Query | null {
-  const key = ORDERS[sort];
-  return key === undefined ? null : { order_by: order === "asc" ? `+${key}` : key };
+export function sortOrder(keys: SortKeys): Query | null {
+  const [first] = keys;
+  const key = first && keys.length === 1 ? ORDERS[first.column] : undefined;
+  return key === undefined ? null : { order_by: first?.descending ? key : `+${key}` };
 }
 
 const UNITS: Record<string, number> = { s: 1, ms: 1e-3, us: 1e-6, µs: 1e-6, μs: 1e-6, ns: 1e-9 };

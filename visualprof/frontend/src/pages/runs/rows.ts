@@ -98,5 +98,5 @@ export function arrange(rows: readonly RunRow[], search: string, key: SortKey, o
     const text = [row.run.name, row.run.id, ...row.run.frameworks, deviceText(row) ?? ""].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  return sortRows(matching, (row) => sortValue(row, key), order);
+  return sortRows(matching, [{ column: key, descending: order === "desc" }], (row) => sortValue(row, key));
 }

@@ -47,14 +47,14 @@ describe("the order of series", () => {
   const columns = { series: ["b", "a c", "A d"], level: [1, 3, 2] };
 
   it("is the server's, or that of a column", () => {
-    expect(sortSeries(columns, "", "desc", "")).toEqual([0, 1, 2]);
-    expect(sortSeries(columns, "level", "desc", "")).toEqual([1, 2, 0]);
-    expect(sortSeries(columns, "series", "asc", "")).toEqual([1, 2, 0]);
+    expect(sortSeries(columns, [], "")).toEqual([0, 1, 2]);
+    expect(sortSeries(columns, [{ column: "level", descending: true }], "")).toEqual([1, 2, 0]);
+    expect(sortSeries(columns, [{ column: "series", descending: false }], "")).toEqual([1, 2, 0]);
   });
 
   it("contains series whose name has every word", () => {
-    expect(sortSeries(columns, "", "desc", "a")).toEqual([1, 2]);
-    expect(sortSeries(columns, "", "desc", "D a")).toEqual([2]);
-    expect(sortSeries(undefined, "", "desc", "")).toEqual([]);
+    expect(sortSeries(columns, [], "a")).toEqual([1, 2]);
+    expect(sortSeries(columns, [], "D a")).toEqual([2]);
+    expect(sortSeries(undefined, [], "")).toEqual([]);
   });
 });

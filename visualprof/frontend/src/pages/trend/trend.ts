@@ -2,6 +2,7 @@
 import type { RouteLocationRaw } from "vue-router";
 import type { Cell, Columns } from "../../api/model";
 import { formatRatio } from "../../lib/format";
+import { sortRows, type SortKeys } from "../../lib/sort-rows";
 
 export interface Measurement {
   run: Cell | undefined;
@@ -52,29 +53,15 @@ export function comparisonLocation(
   };
 }
 
-const rank = (value: Cell | undefined): number | string =>
-  typeof value === "number" ? value : typeof value === "string" ? value.toLowerCase() : Number.NEGATIVE_INFINITY;
-
 /**
- * Return the indexes of the rows whose name contains every word of a search; in the server's order unless one is
+ * Return the indexes of the rows whose name contains every word of a search; in the server's order unless columns are
  * chosen.
  */
-export function sortSeries(
-  columns: Columns | undefined,
-  sort: string,
-  order: "asc" | "desc",
-  search: string,
-): number[] {
+export function sortSeries(columns: Columns | undefined, sort: SortKeys, search: string): number[] {
   const names = columns?.["series"] ?? [];
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
-  const rowIndexes = Array.from({ length: names.length }, (_, row) => row).filter((row) =>
+  const rowIndexes = [...names.keys()].filter((row) =>
     words.every((word) => String(names[row]).toLowerCase().includes(word)),
   );
-  const sortColumn = columns?.[sort];
-  if (!sortColumn) return rowIndexes;
-  const sign = order === "asc" ? 1 : -1;
-  return rowIndexes.sort((a, b) => {
-    const [rankA, other] = [rank(sortColumn[a]), rank(sortColumn[b])];
-    return rankA === other ? a - b : sign * (rankA < other ? -1 : 1);
-  });
+  return sortRows(rowIndexes, sort, (row, column) => columns?.[column]?.[row]);
 }

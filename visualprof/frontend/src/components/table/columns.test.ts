@@ -1,5 +1,5 @@
 import { expect, it } from "vitest";
-import { createColumns } from "./table-columns";
+import { createColumns } from "./columns";
 
 const kinds = { stage: "word", input_shapes: "text", busy: "ns", worker: "id", name: "word", kernel: "name" } as const;
 

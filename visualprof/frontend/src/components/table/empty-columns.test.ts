@@ -1,6 +1,6 @@
 import { nextTick, shallowRef } from "vue";
 import { expect, it } from "vitest";
-import type { Table } from "../api/model";
+import type { Table } from "../../api/model";
 import { useEmptyColumns } from "./empty-columns";
 
 function table(flops: (number | null)[], totalRows: number): Table {

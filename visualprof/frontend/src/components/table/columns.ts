@@ -1,7 +1,7 @@
 // The layout of a column, derived from its content.
-import type { Kind, Kinds } from "../api/model";
-import { isNumber } from "../lib/format";
-import { columnLabels, definition } from "../locales";
+import type { Kind, Kinds } from "../../api/model";
+import { isNumber } from "../../lib/format";
+import { columnLabels, definition } from "../../locales";
 
 export interface Column {
   name: string;
@@ -15,6 +15,10 @@ export interface Column {
   widthPx: number;
   /** Maximum width, as CSS. Numbers stay near their names, and only free text fills the remaining width. */
   maxWidth: string;
+  /** Whether the user has set the width. */
+  fixed?: boolean;
+  /** Whether the first click on a column of numbers sorts the smallest first. */
+  ascendingFirst?: boolean;
 }
 
 const SIGNED = /^delta_|_of_change$/;
@@ -101,8 +105,8 @@ export function createColumns(
 export function gridTemplate(columns: readonly Column[]): string {
   const hasFreeText = columns.some((column) => column.maxWidth === FREE);
   return columns
-    .map(({ widthPx, maxWidth, kind }) =>
-      hasFreeText || SIZED_BY_CONTENT.has(kind) || kind === "name"
+    .map(({ widthPx, maxWidth, kind, fixed }) =>
+      fixed || hasFreeText || SIZED_BY_CONTENT.has(kind) || kind === "name"
         ? `minmax(${widthPx}px, ${maxWidth})`
         : `minmax(${widthPx}px, ${widthPx}fr)`,
     )

@@ -1,6 +1,6 @@
 // Find empty columns, so that they can be hidden.
 import { shallowRef, watch, type ShallowRef } from "vue";
-import type { Table } from "../api/model";
+import type { Table } from "../../api/model";
 
 /** Return the columns that are unknown in all of these rows. */
 export function emptyColumns(table: Table): Set<string> {

@@ -1,7 +1,7 @@
 // The rows of a server table, loaded in pages while the user scrolls.
 import { computed, shallowRef, watch, type ComputedRef, type Ref, type ShallowRef } from "vue";
-import { get, type ApiError, type Cell, type Table } from "../api";
-import { useLatestSignal, useResource } from "../state";
+import { get, type ApiError, type Cell, type Table } from "../../api";
+import { useLatestSignal, useResource } from "../../state";
 
 export const PAGE_ROWS = 200;
 
