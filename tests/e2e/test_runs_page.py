@@ -68,3 +68,51 @@ def test_a_single_run_is_opened_at_once(tmp_path: Path, serve: Callable[..., Das
     page = visit(dashboard)
     expect(page).to_have_url(re.compile("#/overview"))
     expect(page.get_by_role("link", name="Runs", exact=True)).to_have_count(0)
+
+
+def test_a_recording_is_opened_from_the_users_computer(
+    tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits
+) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / name)
+    dashboard = serve(tmp_path / "runs")
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "runs")
+    wrong = tmp_path / "notes.txt"
+    wrong.write_text("hello")
+    visit.tolerate("status of 422")
+    page.get_by_label("Open file").set_input_files(wrong)
+    expect(page.get_by_role("alert")).to_contain_text("no profile format recognizes the content")
+    page.get_by_role("button", name="Dismiss").click()
+    page.get_by_label("Open file").set_input_files(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
+    expect(page).to_have_url(re.compile("#/overview.*run=cnn"))
+    expect(page.locator(".headline")).to_contain_text("PyTorch")
+    assert (tmp_path / "runs" / "cnn" / "cnn.pt.trace.json.gz").is_file()
+
+
+def test_a_recording_is_dropped_on_the_list_of_runs(
+    tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits
+) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / name)
+    dashboard = serve(tmp_path / "runs")
+    dashboard.wait_until_ready()
+    page = visit(dashboard, "runs")
+    expect(page.get_by_label("Open file")).to_have_count(1)
+    transfer = page.evaluate_handle(
+        """() => { const data = new DataTransfer();
+        data.items.add(new File(["{}"], "trace.json")); return data; }"""
+    )
+    page.dispatch_event("main", "dragover", {"dataTransfer": transfer})
+    expect(page.locator(".drop-here")).to_have_text("Drop recordings here to open them")
+    visit.tolerate("status of 422")
+    page.dispatch_event("main", "drop", {"dataTransfer": transfer})
+    expect(page.get_by_role("alert")).to_contain_text("trace.json")
+
+
+def test_a_read_only_server_offers_no_upload(tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(SAMPLES / "paddle-cpu", tmp_path / "runs" / name)
+    page = visit(serve(tmp_path / "runs", "--read-only"), "runs")
+    expect(runs(page)).to_have_count(2)
+    expect(page.get_by_label("Open file")).to_have_count(0)

@@ -7,7 +7,7 @@ const CARDS = /<(Panel|ChartCard|ParetoCard|TablePanel|WhatIf|ChangeTable)\b((?:
 const HEADINGS = /<h[2-6]\b(?:[^>"]|"[^"]*")*>[^]*?<\/h[2-6]>(\s*<InfoSign)?/g;
 
 /** Components that pass on the definition which a page gives them. */
-const PASSED_ON = ["components/table-panel", "components/what-if", "charts/chart-card", "charts/pareto-card"];
+const PASSED_ON = ["components/table/table-panel", "components/what-if", "charts/chart-card", "charts/pareto-card"];
 
 /** Headings without a definition. */
 const EXEMPT: Readonly<Record<string, string>> = {

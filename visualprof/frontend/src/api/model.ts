@@ -103,6 +103,7 @@ export type AccessAnswer = Schemas["AccessAnswer"];
 export type Visibility = AccessAnswer["visibility"];
 
 export type UploadAnswer = Schemas["UploadAnswer"];
+export type UploadedRecording = Schemas["UploadedRecording"];
 export type Way = Schemas["UploadTarget"];
 export type FilesAnswer = Schemas["FilesAnswer"];
 export type UploadedModel = Schemas["UploadedModel"];

@@ -13,6 +13,7 @@ import {
   type ErrorBody,
   type FilesAnswer,
   type UploadAnswer,
+  type UploadedRecording,
   type Way,
 } from "../api";
 import { t } from "../locales";
@@ -24,6 +25,12 @@ interface Sending {
   progress: number;
   error: ApiError | null;
   cancel: () => void;
+}
+
+interface Transfer {
+  sending: Sending;
+  request: XMLHttpRequest;
+  isCancelled: () => boolean;
 }
 
 /** Current uploads, and failed ones until they are dismissed. */
@@ -62,15 +69,15 @@ function transfer(
   });
 }
 
-const uploadToServer = (file: File, part: boolean, sending: Sending, request: XMLHttpRequest) =>
+const sendToServer = (file: File, url: string, { sending, request }: Transfer) =>
   transfer(
     request,
     "POST",
-    address("uploads", { name: file.name, part: part ? "true" : null }),
+    url,
     file,
     { ...sessionHeaders(), "Content-Type": "application/octet-stream" },
     (sentBytes) => (sending.progress = sentBytes / Math.max(file.size, 1)),
-  ) as Promise<UploadAnswer>;
+  );
 
 /** Consecutive failures of a part; each retry has a new address. */
 const MAX_TRIES = 5;
@@ -80,9 +87,7 @@ async function uploadToBucket(
   file: File,
   part: boolean,
   blob: string,
-  sending: Sending,
-  request: XMLHttpRequest,
-  cancelled: () => boolean,
+  { sending, request, isCancelled }: Transfer,
 ): Promise<UploadAnswer> {
   let status = await send<Way>("POST", address("uploads/direct"), {
     name: file.name,
@@ -107,14 +112,14 @@ async function uploadToBucket(
         have += size_bytes;
       }
     } catch (failure) {
-      if (cancelled()) break;
+      if (isCancelled()) break;
       if (++tries > MAX_TRIES) throw failure;
       await new Promise((resolve) => setTimeout(resolve, 1000 * tries));
     }
     status = (await get<Way>(where))?.body ?? status;
     if (status.have_bytes > before) tries = 0;
   }
-  if (cancelled()) {
+  if (isCancelled()) {
     await fetchApi(where, { method: "DELETE" });
     throw new ApiError(0, "the upload broke off");
   }
@@ -138,10 +143,10 @@ async function findStored(file: File, part: boolean, blob: string): Promise<Uplo
 }
 
 /**
- * Upload a file and return the server's answer (`part`: the file has weights of a model); null if canceled or rejected,
- * which `sendings` then shows.
+ * Upload a file after those before it, and return the server's answer; null if canceled or rejected, which `sendings`
+ * then shows. A file that would be rejected is not sent.
  */
-export function upload(file: File, part = false): Promise<UploadAnswer | null> {
+function enqueue<T>(file: File, run: (transfer: Transfer, isDirect: boolean) => Promise<T>): Promise<T | null> {
   const request = new XMLHttpRequest();
   let cancelled = false;
   const sending = reactive<Sending>({
@@ -157,31 +162,48 @@ export function upload(file: File, part = false): Promise<UploadAnswer | null> {
   });
   sendings.push(sending);
 
-  async function run(): Promise<UploadAnswer | null> {
+  async function start(): Promise<T | null> {
+    if (cancelled) return null;
     try {
-      // A file that would be rejected is not sent.
       const session = await readSession();
       if (session?.trusted !== true && !(await requestToken())) throw new ApiError(401, t("session.lacking"));
-      const blob = await sha256(file);
-      const stored = await findStored(file, part, blob);
-      if (cancelled) return null;
-      const direct = file.size > 0 && session?.direct === true;
-      const answer =
-        stored ??
-        (await (direct
-          ? uploadToBucket(file, part, blob, sending, request, () => cancelled)
-          : uploadToServer(file, part, sending, request)));
+      const answer = await run({ sending, request, isCancelled: () => cancelled }, session?.direct === true);
       dismiss(sending);
-      return answer;
+      return cancelled ? null : answer;
     } catch (failure) {
       if (!cancelled) sending.error = asError(failure);
       return null;
     }
   }
 
-  const ownTurn = last.then(run);
+  const ownTurn = last.then(start);
   last = ownTurn;
   return ownTurn;
+}
+
+/** Upload a file of a job (`part`: the file has weights of a model). */
+export function upload(file: File, part = false): Promise<UploadAnswer | null> {
+  return enqueue(file, async (transfer, isDirect) => {
+    const blob = await sha256(file);
+    const stored = await findStored(file, part, blob);
+    if (stored || transfer.isCancelled()) return stored as UploadAnswer;
+    return file.size > 0 && isDirect
+      ? await uploadToBucket(file, part, blob, transfer)
+      : ((await sendToServer(
+          file,
+          address("uploads", { name: file.name, part: part ? "true" : null }),
+          transfer,
+        )) as UploadAnswer);
+  });
+}
+
+/** Upload a recording into the log directory, as a new run or to the run of an earlier upload. */
+export function uploadRecording(file: File, run = ""): Promise<UploadedRecording | null> {
+  return enqueue(
+    file,
+    async (transfer) =>
+      (await sendToServer(file, address("runs", { name: file.name, run: run || null }), transfer)) as UploadedRecording,
+  );
 }
 
 /** Return the path by which the model names a chosen file: its name, or with its folder. */
