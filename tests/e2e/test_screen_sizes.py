@@ -73,5 +73,4 @@ def test_every_page_fits_the_screen(samples: Dashboard, visit: Visits, size: tup
         expect(page.locator("[aria-busy=true], .waiting")).to_have_count(0)
         if found := page.evaluate(PROBLEMS):
             problems[f"{name} {query}"] = found
-        page.context.close()
     assert problems == {}

@@ -14,6 +14,11 @@ def headings(within: Locator) -> list[str]:
     return [str(heading.get_attribute("aria-label")) for heading in within.get_by_role("columnheader").all()]
 
 
+def expect_headings(within: Locator, *names: str) -> None:
+    for number, name in enumerate(names):
+        expect(within.get_by_role("columnheader").nth(number)).to_have_attribute("aria-label", name)
+
+
 def heading(within: Locator, name: str) -> Locator:
     return within.get_by_role("columnheader", name=name, exact=True)
 
@@ -65,15 +70,16 @@ def test_a_column_is_moved_by_dragging_with_keys_and_in_the_menu(samples: Dashbo
     first, second, third = headings(operators)[:3]
     heading(operators, third).get_by_role("button").first.focus()
     page.keyboard.press("Control+Shift+ArrowLeft")
-    assert headings(operators)[:3] == [first, third, second]
+    expect_headings(operators, first, third, second)
     heading(operators, second).locator(".sorter").drag_to(heading(operators, third).locator(".sorter"))
-    assert headings(operators)[:3] == [first, second, third]
+    expect_headings(operators, first, second, third)
     page.get_by_role("button", name="Choose columns").first.click()
-    page.get_by_role("button", name=f"Move {second} to the left").click()
-    assert headings(operators)[:3] == [second, first, third]
+    while headings(operators)[0] != second:  # hidden columns are in the list as well
+        page.get_by_role("button", name=f"Move {second} to the left").click()
+    expect_headings(operators, second, first, third)
     page.reload()
     operators = table(page, "Operators")
-    assert headings(operators)[:3] == [second, first, third]
+    expect_headings(operators, second, first, third)
     expect(row(operators, 0).get_by_role("link").first).to_be_visible()  # the first column has the links
 
 

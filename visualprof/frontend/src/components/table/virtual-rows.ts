@@ -1,7 +1,7 @@
 // Only visible rows are in the document, however many there are. The first visible row is kept in the browser's history.
 import { useVirtualizer } from "@tanstack/vue-virtual";
 import { useDebounceFn } from "@vueuse/core";
-import { computed, onMounted, watch, type ComponentPublicInstance, type Ref } from "vue";
+import { computed, watch, type ComponentPublicInstance, type Ref } from "vue";
 import { readEntry, writeEntry } from "../../state/history-entry";
 
 const ROW_PX = 27;
@@ -17,12 +17,14 @@ interface Options {
 }
 
 export function useVirtualRows({ scroller, count, name, onVisible }: Options) {
+  const remembered = readEntry(name);
   const virtual = useVirtualizer(
     computed(() => ({
       count: count(),
       getScrollElement: () => scroller.value,
       estimateSize: () => ROW_PX,
       overscan: 10,
+      initialOffset: typeof remembered === "number" ? remembered * ROW_PX : 0,
     })),
   );
   const items = computed(() => virtual.value.getVirtualItems());
@@ -43,11 +45,6 @@ export function useVirtualRows({ scroller, count, name, onVisible }: Options) {
     const top = scroller.value.scrollTop;
     writeEntry(name, items.value.find((item) => item.end > top)?.index ?? 0);
   }, PAUSE_MS);
-
-  onMounted(() => {
-    const row = readEntry(name);
-    if (typeof row === "number" && row > 0) virtual.value.scrollToIndex(row, { align: "start" });
-  });
 
   function measure(element: Element | ComponentPublicInstance | null): void {
     if (element instanceof Element) virtual.value.measureElement(element);
