@@ -53,7 +53,8 @@ PROBLEMS = """() => {
     if (element.matches("p") && element.textContent.length > 200) {
       const range = document.createRange();
       range.selectNodeContents(element);
-      const characters = element.textContent.length / Math.max(1, Math.round(box.height / parseFloat(style.lineHeight)));
+      const lines = Math.max(1, Math.round(box.height / parseFloat(style.lineHeight)));
+      const characters = element.textContent.length / lines;
       if (characters > 260) found.push(`long lines (${Math.round(characters)}): ${name(element)}`);
     }
   }
