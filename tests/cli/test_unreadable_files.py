@@ -33,7 +33,7 @@ def files(tmp_path: Path) -> Path:
     (folder / "empty.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
     (folder / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" * 100)
     (folder / "pointer.json").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n")
-    (folder / "snapshot.pickle").write_bytes(pickle.dumps({"segments": [], "device_traces": []}))
+    (folder / "frame.pickle").write_bytes(pickle.dumps({"weights": [1.0]}))
     database(folder / "old.nvvp", "CUPTI_ACTIVITY_KIND_KERNEL")
     database(folder / "results.db", "rocpd_kernel_dispatch")
     return folder
@@ -44,7 +44,7 @@ def files(tmp_path: Path) -> Path:
     [
         ("model.gguf", "llama.cpp (GGUF)", "Export the model"),
         ("pointer.json", "a Git LFS pointer", "git lfs pull"),
-        ("snapshot.pickle", "a memory snapshot of torch.cuda", "profile_memory=True"),
+        ("frame.pickle", "a Python pickle", "never opens them"),
         ("old.nvvp", "a database of nvprof", "Nsight Systems"),
         ("results.db", "a rocpd database", "--output-format json"),
         ("empty.json", "has no events", "check that the profiler stopped"),

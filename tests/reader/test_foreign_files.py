@@ -53,7 +53,6 @@ def database(path: Path, *tables: str) -> bytes:
         (rb"{\rtf1\ansi hello}", "rich text document", "plain text"),
         (b"{&quot;traceEvents&quot;: [{&quot;ph&quot;: 1}]}", "quotes were replaced for a web page", "download"),
         (pickle.dumps({"a": 1}), "a Python pickle", "never opens them"),
-        (pickle.dumps({"segments": [], "device_traces": []}), "memory snapshot of torch.cuda", "profile_memory=True"),
         (b"layerName;execStatus;layerType;execType;realTime (ms)\n", "OpenVINO's benchmark_app as CSV", "-json_stats"),
         (b'{"Layers": [{"Name": "a", "LayerType": "Conv"}], "Bindings": []}', "a TensorRT engine", "--exportProfile"),
         (b'{"request_throughput": 3.98, "mean_ttft_ms": 41.2}', "a load test of an inference server", "torch.profiler"),

@@ -171,16 +171,6 @@ def _database(name: str, head: bytes) -> Description | None:
 def _pickle(name: str, head: bytes) -> Description | None:
     if not PICKLE.match(head):
         return None
-    if b"device_traces" in head or (b"segments" in head and b"allocated_size" in head):
-        return Description(
-            msg("reader.pickled_memory_snapshot", "a memory snapshot of torch.cuda, a Python pickle"),
-            msg(
-                "reader.record_memory_instead_of_pickle",
-                "pickles may run any code when opened, so visualprof never opens them; record memory with "
-                "torch.profiler.profile(profile_memory=True)",
-            ),
-            may_be_recording=True,
-        )
     return Description(
         msg("reader.python_pickle", "a Python pickle"),
         msg("reader.pickles_never_opened", "pickles may run any code when opened, so visualprof never opens them"),

@@ -15,6 +15,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from visualprof.reader.trace.heap import Heap
 from visualprof.reader.trace.process_group import ProcessGroup
 from visualprof.reader.trace.pyramid import Pyramid
 from visualprof.reader.trace.types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
@@ -298,6 +299,7 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
         steps: Training or inference steps.
         pyramid: Levels of detail of the timeline.
         meta: Metadata of the file.
+        heap: The memory of a caching allocator, of a memory snapshot.
     """
 
     strings: tuple[str, ...]
@@ -310,6 +312,7 @@ class Trace(msgspec.Struct, frozen=True, dict=True):
     steps: Steps
     pyramid: Pyramid
     meta: Meta
+    heap: Heap | None = None
 
     def with_columns(self, **fields: Any) -> Trace:
         """Return a copy of the trace with some columns replaced."""

@@ -40,6 +40,7 @@ from visualprof.reader.trace.allocs import compute_totals, negative_totals, next
 from visualprof.reader.trace.clock import EARLIEST_NS, LATEST_NS, MAX_DURATION_NS, plausible_time_range
 from visualprof.reader.trace.communication import communication_kernels
 from visualprof.reader.trace.device_times import JITTER_NS, duration_text, impossible_starts, overlong_ends
+from visualprof.reader.trace.heap import Heap
 from visualprof.reader.trace.matching import Calls, match_ids, number_track_processes
 from visualprof.reader.trace.nesting import innermost_on_tracks, nest
 from visualprof.reader.trace.order import sort_events, sort_unique
@@ -111,6 +112,7 @@ class TraceBuilder:
         self._allocs: list[dict[str, Values]] = []
         self._steps: list[tuple[int, int, int, int]] = []
         self._meta = Meta(format=format, framework=format)
+        self._heap: Heap | None = None
         self._warnings: dict[str, None] = {}
         self._times = EARLIEST_NS, LATEST_NS
 
@@ -121,6 +123,10 @@ class TraceBuilder:
     def strings(self, texts: Iterable[str]) -> Ids:
         """Return the string ids of texts."""
         return np.array([self.string(t) for t in texts], np.int32)
+
+    def texts(self) -> list[str]:
+        """Return the texts of all string ids."""
+        return list(self._ids)
 
     def track(self, kind: TrackKind, name: str, pid: str = "", tid: str = "", **fields: Any) -> int:
         """Add a track and return its number; `fields` are the fields of `Track`."""
@@ -267,6 +273,10 @@ class TraceBuilder:
         """Add a step."""
         self._steps.append((ts, dur, self.string(name), track))
 
+    def heap(self, heap: Heap) -> None:
+        """Set the memory of a caching allocator."""
+        self._heap = heap
+
     def describe(self, **fields: Any) -> None:
         """Set fields of `Meta`. Numbers that are not finite or exceed 63 bits stay unknown."""
         valid = {name: v for name, v in fields.items() if not isinstance(v, (int, float)) or abs(v) < 2**62}
@@ -328,6 +338,7 @@ class TraceBuilder:
             steps=steps,
             pyramid=pyramid,
             meta=meta,
+            heap=self._heap,
         )
 
     def _lay_out(self, columns: dict[str, Values]) -> _Layout:

@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from visualprof import __version__
 from visualprof.reader.trace import SCHEMA_VERSION, ArgColumn, Meta, Trace, Track
 from visualprof.reader.trace.graphs import Graphs
+from visualprof.reader.trace.heap import Heap
 from visualprof.reader.trace.joined import JoinedTrace
 
 _MAGIC = b"VPTRACE\x03"
@@ -32,7 +33,7 @@ _CHECK_BUFFER_BYTES = 1 << 20
 _CHECK_FACTOR = 0x9E3779B97F4A7C15  # odd, so that every block contributes to the checksum
 _ALIGN_BYTES = 64
 # Folders below reader/ whose code affects a trace.
-_TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "graph_capture")
+_TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "graph_capture", "memory_snapshot")
 
 _GRAPH_COLUMNS = [name for name in Graphs.__struct_fields__ if name != "args"]
 
@@ -105,6 +106,7 @@ class _Header(msgspec.Struct):
     meta: Meta
     graphs: dict[str, _Column] = {}
     graph_args: dict[str, _Argument] = {}
+    heap: dict[str, dict[str, _Column]] = {}
 
 
 # Created at import time: msgspec prepares a type on first use, and two threads that do so at the same time crash the
@@ -137,6 +139,13 @@ def _column_groups() -> dict[str, type[Any]]:
     hints = get_type_hints(Trace)
     kinds = ((name, hints[name]) for name in Trace.__struct_fields__ if name != "meta")
     return {name: kind for name, kind in kinds if isinstance(kind, type) and issubclass(kind, msgspec.Struct)}
+
+
+@cache
+def _heap_parts() -> dict[str, type[Any]]:
+    """Return the parts of a heap, which consist of arrays only, by name."""
+    hints = get_type_hints(Heap)
+    return {name: hints[name] for name in Heap.__struct_fields__}
 
 
 def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
@@ -180,6 +189,9 @@ def encode(trace: Trace, fingerprint: str, file: FileIO) -> int:
         meta=trace.meta,
         graphs=columns(graphs, _GRAPH_COLUMNS) if graphs else {},
         graph_args=arguments(graphs.args) if graphs else {},
+        heap={name: columns(getattr(trace.heap, name), kind.__struct_fields__) for name, kind in _heap_parts().items()}
+        if trace.heap
+        else {},
     )
     encoded = _header_json(header)
     body_start = _align(_START.size + len(encoded))
@@ -269,6 +281,8 @@ def _decode(mapped: memoryview, fingerprint: str) -> Trace:
     fields: dict[str, Any] = {name: kind(**arrays(header.groups[name])) for name, kind in _column_groups().items()}
     fields["strings"] = Strings(memoryview(array(header.blob)), array(header.offsets))
     fields |= {"tracks": tuple(header.tracks), "args": arguments(header.args), "meta": header.meta}
+    if header.heap:
+        fields["heap"] = Heap(**{name: kind(**arrays(header.heap[name])) for name, kind in _heap_parts().items()})
     if not header.graphs:
         return Trace(**fields)
     return JoinedTrace(**fields, graphs=Graphs(**arrays(header.graphs), args=arguments(header.graph_args)))

@@ -17,7 +17,7 @@ from visualprof.reader.trace.pyramid import Pyramid, build_pyramid
 _LOCK = threading.RLock()  # views access it concurrently
 
 
-class JoinedTrace(Trace, frozen=True, dict=True):
+class JoinedTrace(Trace, frozen=True, dict=True, kw_only=True):
     """A trace whose events, tracks, arguments, links and pyramid include the contents of captured graphs.
 
     Only the file's own columns and `graphs` are stored; `file_trace` returns them. The rest is derived on demand. Use

@@ -1,0 +1,1 @@
+"""Memory snapshots of PyTorch's caching allocator: decoding, the history as columns, the state at any moment."""
