@@ -88,7 +88,7 @@ class SegmentColumns(Columns):
 
 
 class GrowthColumns(Columns):
-    """Places whose memory of every step is alive at the end of the history.
+    """Places with memory of every step that is alive at the end of the history.
 
     Attributes:
         bytes: Requested bytes that are left of all steps.
@@ -107,7 +107,7 @@ class FailureAnswer(msgspec.Struct):
     Attributes:
         entry: Number of the entry on the device.
         cause: not_allocator: a free piece was large enough, so another limit applies. fragmentation: the usable free
-            pieces are large enough together, but not one of them. other_pool: there is enough free memory in other
+            pieces are large enough together, but none alone. other_pool: there is enough free memory in other
             pools, streams or sizes. capacity: the memory is in use.
         needed_bytes: Bytes of the block.
         segment_bytes: Bytes that the allocator asked of the device.
@@ -116,7 +116,7 @@ class FailureAnswer(msgspec.Struct):
         usable_pieces: Number of these pieces.
         largest_usable_bytes: The largest of them.
         elsewhere_bytes: Other free bytes that are reserved.
-        pending_bytes: Bytes whose release waits for another stream.
+        pending_bytes: Bytes that another stream may still use.
         in_the_way_bytes: Fewest bytes of neighboring blocks whose release would make room; None if no range is large
             enough.
         in_the_way_blocks: Number of these blocks.
@@ -154,7 +154,7 @@ class SnapshotAnswer(Answer, kw_only=True):
         ts_ns: Time since the first entry; None without times.
         requested_bytes: Requested by live blocks.
         allocated_bytes: Bytes of live blocks, as `torch.cuda.memory_allocated()`.
-        active_bytes: Also blocks whose release waits for another stream.
+        active_bytes: Also blocks that another stream may still use.
         reserved_bytes: Reserved ranges, as `torch.cuda.memory_reserved()`.
         cached_bytes: Ranges without a live block, which `empty_cache()` would release.
         inactive_split_bytes: Free memory beside live blocks, which cannot be released.

@@ -47,7 +47,7 @@ def start(first: bytes) -> bool:
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether the first keys of the pickle are those of a snapshot, or of a segment."""
+    """Return whether the first keys of the pickle belong to a snapshot or to a segment."""
     return b"device_traces" in head or ((b"segments" in head or b"segment_type" in head) and b"total_size" in head)
 
 
@@ -180,13 +180,13 @@ def _add_allocs(heap: Heap, index: int, times: Ints, builder: TraceBuilder) -> N
     first, end = tables.first_entry[index : index + 2].tolist()
     if first == end:
         return
-    mine, reserved = blocks.device == device, ranges.device == device
-    born, died = blocks.born[mine], blocks.died[mine]
+    is_block, reserved = blocks.device == device, ranges.device == device
+    born, died = blocks.born[is_block], blocks.died[is_block]
     is_released = died < end
     entry = np.concatenate((born, died[is_released]))
-    size = np.concatenate((blocks.size[mine], -blocks.size[mine][is_released]))
-    addr = np.concatenate((blocks.addr[mine], blocks.addr[mine][is_released]))
-    role = np.concatenate((blocks.role[mine], blocks.role[mine][is_released]))
+    size = np.concatenate((blocks.size[is_block], -blocks.size[is_block][is_released]))
+    addr = np.concatenate((blocks.addr[is_block], blocks.addr[is_block][is_released]))
+    role = np.concatenate((blocks.role[is_block], blocks.role[is_block][is_released]))
     order = np.argsort(entry, kind="stable")
     entry, size, addr = entry[order], size[order], addr[order]
     change = np.zeros(end - first + 2, np.int64)
@@ -234,7 +234,7 @@ def _add_ranges(
 
 
 def _warn(snapshot: Snapshot, lifetimes: Sequence[Lifetimes], builder: TraceBuilder) -> None:
-    """Warn of missing and unknown entries, and of what they make unknown."""
+    """Warn of missing and unknown entries."""
     lost = sum(rows.lost for rows in lifetimes)
     if lost:
         builder.warn(

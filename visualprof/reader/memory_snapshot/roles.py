@@ -1,7 +1,7 @@
-"""What memory is for: parameters, gradients, optimizer state, activations, and others.
+"""Roles of memory: parameters, gradients, optimizer state, activations, and others.
 
-The call stack tells where a block comes from, and its lifetime tells its role: memory of an optimizer is its state only
-if it outlives the step. What neither tells is unknown.
+The call stack shows the origin of a block, and its lifetime its role: memory of an optimizer is its state only if it
+outlives the step. Other blocks have an unknown role.
 
 Source: docs/views/snapshot.md, "Categories".
 """
@@ -33,7 +33,7 @@ ROLES = (
 
 
 class Origin(NamedTuple):
-    """Where memory comes from: the innermost frame that matches decides.
+    """An origin of memory: the innermost frame that matches decides.
 
     Attributes:
         name: The origin.
@@ -102,8 +102,8 @@ def stack_origins(stacks: Stacks) -> Ids:
     origins: list[int] = []
     rows, offsets = stacks.frames.tolist(), stacks.offsets.tolist()
     for first, end in pairwise(offsets):
-        found = (int(frames[row]) for row in rows[first:end])
-        origins.append(next((origin for origin in found if origin != _NONE), _NONE))
+        stack = (int(frames[row]) for row in rows[first:end])
+        origins.append(next((origin for origin in stack if origin != _NONE), _NONE))
     return np.array(origins, np.int32)
 
 
@@ -116,7 +116,7 @@ def _row(name: str) -> int:
 
 
 def _outlives(blocks: BlockRows, entries: Ints) -> Mask:
-    """Return which blocks are alive at the first of the entries after their birth; False if there is none."""
+    """Return which blocks are alive at the first of the entries after their birth; False without such an entry."""
     following = np.searchsorted(entries, blocks.born, side="right")
     is_known = following < len(entries)
     at = np.append(entries, 0)[np.minimum(following, len(entries))]

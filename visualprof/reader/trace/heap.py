@@ -18,7 +18,7 @@ NO_TIME = -1
 
 
 class Action(IntEnum):
-    """What an entry of the history records; `OTHER` for actions of later versions."""
+    """Action of an entry; `OTHER` for actions of later versions."""
 
     OTHER = 0
     ALLOC = 1
@@ -38,7 +38,7 @@ class Entries(msgspec.Struct, frozen=True):
     Attributes:
         action: Values of `Action`.
         addr: Address in bytes; of `OOM`, the free memory of the device.
-        size: Bytes: requested ones of allocations, those of the range of segments, of the needed block of `OOM`.
+        size: Bytes: requested by an allocation, of the range of a segment, of the block that `OOM` needed.
         time_us: Unix us, `NO_TIME` unknown.
         stream: Rows of `Heap.streams`.
         pool: Rows of `Heap.pools`, -1 unknown.
@@ -100,7 +100,7 @@ class BlockRows(msgspec.Struct, frozen=True):
         died: Entry that released it.
         stack: Rows of `StackRows`, of the allocation.
         free_stack: Rows of `StackRows`, of the release.
-        role: String ids of what the memory is for.
+        role: String ids of roles: parameter, gradient, ...
     """
 
     device: Ids

@@ -1,4 +1,4 @@
-"""Memory that grows in every step: call stacks whose blocks of each step are alive at the end."""
+"""Memory that grows in every step: blocks of each step that are alive at the end, by call stack."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def step_entries(trace: Trace, heap: Heap, device: int) -> list[tuple[int, int]]
 
 
 def find_growth(heap: Heap, device: int, steps: list[tuple[int, int]], labels: Ids) -> list[Growth]:
-    """Return the labels whose memory grows in every complete step, the fastest first.
+    """Return the labels with memory that grows in every complete step, the fastest first.
 
     Blocks of the last step count although later steps might have released them; with fewer than `MIN_STEPS` steps
     nothing is said.

@@ -22,7 +22,7 @@ def block_labels(trace: Trace, heap: Heap, by: GroupBy) -> tuple[Ids, list[str]]
     - line, function: of the innermost frame of the user's own source; without one, of the innermost frame with a line
       of source, otherwise of the innermost frame
     - stack: all frames, by their functions
-    - category: what the memory is for
+    - category: the role of the memory
     - pool: the memory pool
     """
     if by == "category":
@@ -54,13 +54,13 @@ def _stack_name(trace: Trace, heap: Heap, frames: list[int], by: GroupBy) -> str
     stacks, strings = heap.stacks, trace.strings
     if by == "stack":
         return " < ".join(strings[int(stacks.name[frame])] for frame in frames)
-    own = (
+    own_frames = (
         frame
         for frame in frames
         if not LIBRARY_FRAME.search(strings[int(stacks.file[frame])]) and stacks.line[frame] > 0
     )
     sourced = (frame for frame in frames if stacks.line[frame] > 0)
-    frame = next(own, next(sourced, frames[0]))
+    frame = next(own_frames, next(sourced, frames[0]))
     function = strings[int(stacks.name[frame])]
     if by == "function":
         return function

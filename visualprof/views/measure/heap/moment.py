@@ -43,7 +43,7 @@ class Totals(NamedTuple):
         active: Live blocks.
         reserved: Reserved ranges, as `torch.cuda.memory_reserved()`.
         cached: Reserved ranges without a live block, which can be released.
-        inactive_split: Free memory beside live blocks of the same range, which cannot be released. Expandable ranges
+        inactive_split: Free memory between live blocks of the same range, which cannot be released. Expandable ranges
             have none, because their free pages can be.
         largest_free: The largest free piece of a reserved range.
         rounding: Bytes of live blocks beyond the requested ones.
@@ -69,10 +69,10 @@ def device_entries(heap: Heap, device: int) -> tuple[int, int]:
 def requested_curve(heap: Heap, device: int) -> Ints:
     """Return the requested bytes of live blocks before the first entry and after each entry, (n + 1,)."""
     first, end = device_entries(heap, device)
-    mine = heap.blocks.device == device
+    is_on_device = heap.blocks.device == device
     change = np.zeros(end - first + 2, np.int64)
-    np.add.at(change, heap.blocks.born[mine] - first + 1, heap.blocks.requested[mine])
-    np.add.at(change, heap.blocks.died[mine] - first + 1, -heap.blocks.requested[mine])
+    np.add.at(change, heap.blocks.born[is_on_device] - first + 1, heap.blocks.requested[is_on_device])
+    np.add.at(change, heap.blocks.died[is_on_device] - first + 1, -heap.blocks.requested[is_on_device])
     return np.cumsum(change)[:-1]
 
 

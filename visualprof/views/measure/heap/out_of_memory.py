@@ -1,4 +1,4 @@
-"""Reasons why an allocation failed: the request, the free memory that it could use, and what is in the way.
+"""Reasons why an allocation failed: the request, the free memory that it could use, and the blocks in the way.
 
 Source: the best-fit search of c10/cuda/CUDACachingAllocator.cpp, which looks for free memory of the same pool, stream
 and size class only.
@@ -33,9 +33,9 @@ class Failure(NamedTuple):
         usable_pieces: Number of these pieces.
         largest_usable: Bytes of the largest one.
         elsewhere: Free bytes of other pools, streams or size classes.
-        pending: Bytes whose release waits for another stream.
+        pending: Bytes that another stream may still use.
         cause: The cause.
-        in_the_way: Rows of blocks whose release would make room with the fewest bytes; empty if none would.
+        in_the_way: Rows of the fewest bytes of blocks that would make room if released; empty if none would.
         in_the_way_bytes: Their bytes.
     """
 
@@ -109,7 +109,7 @@ def _usable_ranges(heap: Heap, now: Moment, entry: int, needed: int) -> Mask:
 
 
 def _fewest_bytes_in_the_way(heap: Heap, now: Moment, usable_ranges: Mask, needed: int) -> Ints:
-    """Return the consecutive blocks of one range whose release gives a free piece of the needed size.
+    """Return consecutive blocks of one range that leave a free piece of the needed size if released.
 
     Two pointers over the blocks of each range; the cheapest group wins.
     """
