@@ -46,7 +46,10 @@ def shown(answer: Answer, by: View) -> list[object]:
         encode(by.charts(answer, by.parse({}), 10)) if by.charts else b"",
         render(answer, "", 160),
         *(table.to_csv() for table in tables.values()),
-        *(encode(select_rows(tables[name], Selection(sort=((key, True),), offset=1, limit=5))) for name, key in sorted_by),
+        *(
+            encode(select_rows(tables[name], Selection(sort=((key, True),), offset=1, limit=5)))
+            for name, key in sorted_by
+        ),
         *(
             encode(select_rows(table, Selection(search={"name": "a"})))
             for table in tables.values()

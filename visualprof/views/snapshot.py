@@ -117,7 +117,7 @@ class FailureAnswer(msgspec.Struct):
         largest_usable_bytes: The largest of them.
         elsewhere_bytes: Other free bytes that are reserved.
         pending_bytes: Bytes that another stream may still use.
-        in_the_way_bytes: Fewest bytes of neighboring blocks whose release would make room; None if no range is large
+        in_the_way_bytes: Fewest bytes of neighboring blocks that would make room if released; None if no range is large
             enough.
         in_the_way_blocks: Number of these blocks.
         stack: The call stack of the request, the innermost frame first.
@@ -157,7 +157,7 @@ class SnapshotAnswer(Answer, kw_only=True):
         active_bytes: Also blocks that another stream may still use.
         reserved_bytes: Reserved ranges, as `torch.cuda.memory_reserved()`.
         cached_bytes: Ranges without a live block, which `empty_cache()` would release.
-        inactive_split_bytes: Free memory beside live blocks, which cannot be released.
+        inactive_split_bytes: Free memory between live blocks, which cannot be released.
         largest_free_bytes: The largest free piece.
         rounding_bytes: Bytes of blocks beyond the requested ones.
         before_history_bytes: Requested bytes of blocks that are older than the history.

@@ -128,7 +128,7 @@ class Snapshot(msgspec.Struct, frozen=True):
         stacks: Call stacks of all devices.
         annotations: Ranges of the program, in the order of time.
         settings: Settings of the allocator, empty if unknown.
-        other_actions: Number of entries whose action is unknown.
+        other_actions: Number of entries with an unknown action.
     """
 
     devices: list[DeviceSnapshot]
@@ -271,18 +271,18 @@ class _Converter:
         """Return the row of a stack. Equal lists are one object in a pickle of torch, which is checked first."""
         if not frames:
             return 0
-        known = self.stack_of_object.get(id(frames))
-        if known is None:
+        row = self.stack_of_object.get(id(frames))
+        if row is None:
             rows = tuple(self._frame(frame) for frame in frames)
-            known = self.stack_of_object[id(frames)] = self.stacks.setdefault(rows, len(self.stacks))
-        return known
+            row = self.stack_of_object[id(frames)] = self.stacks.setdefault(rows, len(self.stacks))
+        return row
 
     def _frame(self, frame: dict[str, Any]) -> int:
-        known = self.frame_of_object.get(id(frame))
-        if known is None:
+        row = self.frame_of_object.get(id(frame))
+        if row is None:
             key = str(frame.get("filename", "??")), int(frame.get("line", 0)), str(frame.get("name", ""))
-            known = self.frame_of_object[id(frame)] = self.frames.setdefault(key, len(self.frames))
-        return known
+            row = self.frame_of_object[id(frame)] = self.frames.setdefault(key, len(self.frames))
+        return row
 
 
 def _block_frames(block: Mapping[str, Any]) -> list[dict[str, Any]] | None:

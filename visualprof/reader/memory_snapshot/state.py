@@ -18,24 +18,17 @@ from typing import Any, NamedTuple, cast
 import numpy as np
 
 from visualprof.reader.memory_snapshot.history import DeviceSnapshot, State
+from visualprof.reader.memory_snapshot.rounding import (
+    LARGE_PAGE_BYTES,
+    SMALL_SEGMENT_BYTES,
+    PoolKey,
+    Rounding,
+    choose_rounding,
+)
 from visualprof.reader.trace.heap import Action, BlockRows, Entries, RangeRows
 
-BLOCK_BYTES = 512
-NPU_EXTRA_BYTES = 32  # torch_npu: blocks are rounded from 32 more bytes than requested
-SMALL_BYTES = 1 << 20  # up to this size, blocks are in the small pool; above, smaller rests are not split off
-SMALL_SEGMENT_BYTES = 2 << 20
-LARGE_PAGE_BYTES = 20 << 20
 BEFORE = -1  # born before the first entry
 _NARROW_COLUMNS = ("device", "pool", "stream", "stack", "free_stack", "role")
-
-
-class PoolKey(NamedTuple):
-    """Blocks share free memory only within one pool, stream and size class."""
-
-    pool: int
-    stream: int
-    small: bool
-    expandable: bool
 
 
 class Lifetimes(NamedTuple):
@@ -50,55 +43,6 @@ class Lifetimes(NamedTuple):
     ranges: RangeRows
     blocks: BlockRows
     lost: int
-
-
-class Rounding:
-    """Block sizes of requested sizes.
-
-    Args:
-        settings: Settings of the allocator.
-        extra: Bytes added to a requested size before it is rounded.
-    """
-
-    def __init__(self, settings: Mapping[str, Any], extra: int = 0) -> None:
-        self.extra = extra
-        self.max_split = int(settings.get("max_split_size", -1) or -1)
-        divisions = cast("Mapping[str, int]", settings.get("roundup_power2_divisions") or {})
-        self.divisions = {int(mib): int(count) for mib, count in divisions.items() if int(count) > 1}
-
-    def block_size(self, requested: int) -> int:
-        """Return the smallest block of a request."""
-        size = requested + self.extra
-        count = self._division_count(size)
-        if count > 1 and size > BLOCK_BYTES * count:
-            step = 1 << (size.bit_length() - 1)
-            if step == size:
-                return size
-            step //= count
-            return -(-size // step) * step
-        return max(BLOCK_BYTES, -(-size // BLOCK_BYTES) * BLOCK_BYTES)
-
-    def _division_count(self, size: int) -> int:
-        if not self.divisions:
-            return 0
-        mib = 1 << max(0, min(15, size.bit_length() - 1 - 20))
-        return self.divisions.get(mib, 0)
-
-    def is_split(self, want: int, rest: int, key: PoolKey) -> bool:
-        """Return whether an allocator splits off the rest of a free range."""
-        if key.small or key.expandable:
-            return rest >= BLOCK_BYTES
-        return rest > SMALL_BYTES and (self.max_split < 0 or want < self.max_split)
-
-
-def choose_rounding(snapshot: DeviceSnapshot, settings: Mapping[str, Any]) -> Rounding:
-    """Return the rounding that fits the blocks: that of CUDA, or of torch_npu."""
-    blocks = snapshot.blocks
-    rows = np.flatnonzero(blocks.state != State.INACTIVE)
-    sizes, requested = blocks.size[rows].tolist(), blocks.requested[rows].tolist()
-    candidates = [Rounding(settings), Rounding(settings, NPU_EXTRA_BYTES)]
-    fits = [sum(rule.block_size(r) == s for r, s in zip(requested, sizes, strict=True)) for rule in candidates]
-    return candidates[fits[1] > fits[0]]
 
 
 def rebuild(snapshot: DeviceSnapshot, settings: Mapping[str, Any], first: int = 0) -> Lifetimes:
@@ -159,10 +103,10 @@ class _Ranges:
 
     def cut(self, addr: int, size: int, event: int) -> bool:
         """Remove a part of a range, and return whether it was reserved."""
-        found = self.find(addr)
-        if found is None:
+        reserved = self.find(addr)
+        if reserved is None:
             return False
-        start, end, key = found
+        start, end, key = reserved
         self._end(start, event)
         for low, high in ((start, addr), (addr + size, end)):
             if high > low:
@@ -208,7 +152,7 @@ class _OldBlock:
 
 
 class _Past:
-    """The state before the first entry, found by undoing the entries from the final state."""
+    """The state before the first entry, reserved by undoing the entries from the final state."""
 
     def __init__(self, snapshot: DeviceSnapshot) -> None:
         self.lost = 0
@@ -251,16 +195,16 @@ class _Past:
 
 
 def range_pool(entries: Entries, event: int, ranges: _Ranges) -> PoolKey:
-    """Return the pool of a range that an entry reserves or releases. Its size tells the size class.
+    """Return the pool of a range that an entry reserves or releases. The size class follows from its size.
 
-    Segments of the small pool have 2 MiB; pages of expandable segments have 2 or 20 MiB. A page beside a range of the
+    Segments of the small pool have 2 MiB; pages of expandable segments have 2 or 20 MiB. A page next to a range of the
     same stream belongs to it, which decides for multiples of both.
     """
     size, expandable = int(entries.size[event]), entries.action[event] in (Action.SEGMENT_MAP, Action.SEGMENT_UNMAP)
     small = size % LARGE_PAGE_BYTES != 0 if expandable else size == SMALL_SEGMENT_BYTES
     key = PoolKey(int(entries.pool[event]), int(entries.stream[event]), small, bool(expandable))
     addr = int(entries.addr[event])
-    neighbors = [found for at in (addr - 1, addr + size) if (found := ranges.find(at))]
+    neighbors = [reserved for at in (addr - 1, addr + size) if (reserved := ranges.find(at))]
     for _, _, neighbor in neighbors:
         if expandable and neighbor.expandable and neighbor.stream == key.stream:
             return neighbor
@@ -282,26 +226,55 @@ class _Replay:
             self._add_old_block(addr, past.live[addr])
 
     def _add_old_block(self, addr: int, block: _OldBlock) -> None:
-        found = self.ranges.find(addr)
+        reserved = self.ranges.find(addr)
         size, exact = block.size, True
         if size is None:
             size = self.rounding.block_size(block.requested)
-            at = bisect_right(self.order, addr)
-            end = min(self.order[at] if at < len(self.order) else addr + size, found[1] if found else addr + size)
-            key = found[2] if found else PoolKey(-1, 0, True, False)
+            end = reserved[1] if reserved else addr + size
+            end = min([end, *self.order[bisect_right(self.order, addr) :][:1]])
+            key = reserved[2] if reserved else PoolKey(-1, 0, True, False)
             gap = end - addr - size
             exact = gap == 0
             if gap > 0 and not self.rounding.is_split(size, gap, key):
                 size, exact = size + gap, True  # a free range of this size cannot be
         freed = BEFORE if block.is_pending else len(self.entries)
-        self._add(addr, size, block.requested, found[2] if found else None, exact, BEFORE, freed, block.stack)
+        self._add(
+            addr=addr,
+            size=size,
+            requested=block.requested,
+            key=reserved[2] if reserved else None,
+            exact=exact,
+            born=BEFORE,
+            freed=freed,
+            stack=block.stack,
+        )
 
     def _add(
-        self, addr: int, size: int, requested: int, key: PoolKey | None, exact: bool, born: int, freed: int, stack: int
+        self,
+        *,
+        addr: int,
+        size: int,
+        requested: int,
+        key: PoolKey | None,
+        exact: bool,
+        born: int,
+        freed: int,
+        stack: int,
     ) -> None:
-        pool, stream, small = (key.pool, key.stream, key.small) if key else (-1, 0, False)
-        never = len(self.entries)
-        block = _Block(self.device, addr, size, requested, pool, stream, small, exact, born, freed, never, stack)
+        block = _Block(
+            device=self.device,
+            addr=addr,
+            size=size,
+            requested=requested,
+            pool=key.pool if key else -1,
+            stream=key.stream if key else 0,
+            small=key is not None and key.small,
+            exact=exact,
+            born=born,
+            freed=freed,
+            died=len(self.entries),
+            stack=stack,
+        )
         self.live[addr] = block
         self.blocks.append(block)
 
@@ -321,22 +294,30 @@ class _Replay:
                 self.lost += not self.ranges.cut(addr, size, event)
 
     def _allocate(self, event: int, addr: int, requested: int, stack: int) -> None:
-        found = self.ranges.find(addr)
+        reserved = self.ranges.find(addr)
         want = self.rounding.block_size(requested)
         if addr in self.live:  # its release is missing
             self.lost += 1
             self._free(event, addr, 0, is_completed=True)
         size = want
-        if found:
+        if reserved:
             at = bisect_left(self.order, addr)
-            end = min(self.order[at] if at < len(self.order) else found[1], found[1])
-            if not self.rounding.is_split(want, end - addr - want, found[2]):
+            end = min(self.order[at] if at < len(self.order) else reserved[1], reserved[1])
+            if not self.rounding.is_split(want, end - addr - want, reserved[2]):
                 size = max(want, end - addr)
         else:
             self.lost += 1
         insort(self.order, addr)
-        never = len(self.entries)
-        self._add(addr, size, requested, found[2] if found else None, found is not None, event, never, stack)
+        self._add(
+            addr=addr,
+            size=size,
+            requested=requested,
+            key=reserved[2] if reserved else None,
+            exact=reserved is not None,
+            born=event,
+            freed=len(self.entries),
+            stack=stack,
+        )
 
     def _free(self, event: int, addr: int, stack: int, is_completed: bool) -> None:
         block = self.live.get(addr)

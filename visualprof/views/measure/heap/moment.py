@@ -105,14 +105,14 @@ def moment(heap: Heap, device: int, entry: int) -> Moment:
     is_gap = gap_end > gap_start
     gap_addr, gap_bytes = gap_start[is_gap], (gap_end - gap_start)[is_gap]
     return Moment(
-        entry,
-        live,
-        held,
-        place,
-        blocks.freed[live] <= entry,
-        gap_addr,
-        gap_bytes,
-        np.searchsorted(start, gap_addr, side="right") - 1,
+        entry=entry,
+        blocks=live,
+        ranges=held,
+        range_of_block=place,
+        is_pending=blocks.freed[live] <= entry,
+        gap_addr=gap_addr,
+        gap_bytes=gap_bytes,
+        gap_range=np.searchsorted(start, gap_addr, side="right") - 1,
     )
 
 

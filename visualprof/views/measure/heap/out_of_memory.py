@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from visualprof.reader.memory_snapshot.state import LARGE_PAGE_BYTES, SMALL_BYTES, SMALL_SEGMENT_BYTES
+from visualprof.reader.memory_snapshot.rounding import LARGE_PAGE_BYTES, SMALL_BYTES, SMALL_SEGMENT_BYTES
 from visualprof.reader.trace import Ints, Mask
 from visualprof.reader.trace.heap import Heap
 from visualprof.views.measure.heap.moment import Moment, moment, totals
