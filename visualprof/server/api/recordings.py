@@ -70,7 +70,7 @@ class Recordings(Resource):
     )  # fmt: skip
     def upload_recording(self, query: RecordingQuery) -> UploadedRecording:
         """Upload a recording as a new run, or add it to a run that an upload created."""
-        if self._settings.read_only:
+        if self._settings.access.read_only:
             raise Forbidden(
                 msg("server.server_read_only_2", "this server is read-only"),
                 msg("server.put_file_into_log", "put the file into the log directory"),
