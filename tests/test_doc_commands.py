@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from tests import models
-from tests.conftest import ROOT, SAMPLES
+from tests.conftest import FIXTURES, ROOT, SAMPLES
 from visualprof.cli import commands
 
 DOCS = ROOT / "docs"
@@ -115,6 +115,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(recording, root / name)
     for name in ("before", "after", "trace"):
         shutil.copy(recording, root / f"{name}.json")
+    shutil.copy(FIXTURES / "memory_snapshots" / "train_oom.pickle", root / "snapshot.pickle")
     models.save(models.chain(["conv", "relu"]), root / "model.onnx")
     return root
 

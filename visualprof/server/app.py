@@ -37,7 +37,7 @@ _log = logging.getLogger(__name__)
 
 
 class _Rule(Rule):
-    """A route whose functions that build URLs are compiled on first use. No page needs them; all take 50 ms."""
+    """A route that compiles its builders of URLs on first use. No page needs them; all take 50 ms."""
 
     def _compile_builder(self, append_unknown: bool = True) -> Callable[..., tuple[str, str]]:
         def build(rule: _Rule, **values: Any) -> tuple[str, str]:

@@ -83,7 +83,7 @@ class ReadingSettings:
 
 @dataclass(frozen=True)
 class AccessSettings:
-    """Who may read and change data.
+    """Rights to read and change data.
 
     Attributes:
         token: Token required to change data and to see the registration token. "" requires none.

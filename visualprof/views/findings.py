@@ -148,7 +148,7 @@ class Together(msgspec.Struct, frozen=True):
     """Prediction for all changes applied together.
 
     Attributes:
-        findings: Number of findings whose change is included.
+        findings: Number of findings with an included change.
     """
 
     change: str
@@ -159,7 +159,7 @@ class Together(msgspec.Struct, frozen=True):
 
 
 class FindingsAnswer(Answer):
-    """Findings, those with the largest savings first, then those without a forecast.
+    """Findings: by savings, the largest first, then those without a forecast.
 
     Attributes:
         measured_ns: The step time: the median of the typical steps. Savings count from here.
@@ -294,7 +294,7 @@ def _without_delay(finding: Finding, late: LateRanks, step_ns: int) -> Finding:
 
 
 def _together_without_delay(answer: FindingsAnswer, late: LateRanks) -> Together | None:
-    """Return the gain of all changes, without the waiting for a late rank if one of them removes waiting."""
+    """Return the gain of all changes, without the waiting for a late rank if any of them removes waiting."""
     together = answer.together
     removes_waiting = any(finding.id in WAITING_RULES and finding.change for finding in answer.findings)
     if together is None or not late.delay_ns or not removes_waiting:

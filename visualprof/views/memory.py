@@ -214,8 +214,8 @@ def _categories(
     """
     labels, held = bytes_by_category(trace, device, totals.alloc_rows[at])
     if not labels and purposes is not None:
-        known = None if totals.is_relative else totals.allocated[at]
-        labels, held = bytes_by_purpose(trace, lives, purposes, totals.alloc_rows[at], known)
+        recorded = None if totals.is_relative else totals.allocated[at]
+        labels, held = bytes_by_purpose(trace, lives, purposes, totals.alloc_rows[at], recorded)
         used = [i for i, column in enumerate(held) if column.any()]
         labels, held = [labels[i] for i in used], [held[i] for i in used]
     if not set(labels) - {"unknown"}:

@@ -254,7 +254,7 @@ def join(answer: PlanAnswer, run: RunAnalysis, worker: str) -> PlanAnswer:
 
 
 def _without_waiting(answer: PlanAnswer, share: float | None) -> PlanAnswer:
-    """Return a plan whose bound for communication counts the transfer only.
+    """Return a plan with a bound for communication that counts the transfer only.
 
     Args:
         answer: The plan.
@@ -276,7 +276,7 @@ def _without_waiting(answer: PlanAnswer, share: float | None) -> PlanAnswer:
 
 
 def _with_late_ranks(answer: PlanAnswer, late: LateRanks) -> PlanAnswer:
-    """Return a plan that starts with the late ranks, and whose steps are not shorter than those allow."""
+    """Return a plan that starts with the late ranks and has no steps shorter than they allow."""
     columns = columns_of(answer.rungs.columns)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     delay_ns = 0

@@ -24,7 +24,7 @@ class Values:
         array: (n,) numbers, or texts of small tables.
         role: Role of the numbers.
         missing: Number that means NULL, None for no such number; NaN is always NULL.
-        texts: Texts by number, in place of those of the trace.
+        texts: Texts by number, instead of the strings of the trace.
     """
 
     array: NDArray[Any]

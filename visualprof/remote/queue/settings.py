@@ -25,7 +25,7 @@ def _bucket_url(text: str) -> str:
 
 @dataclass(frozen=True)
 class QueueSettings:
-    """Where jobs and their files are stored, and when an agent counts as offline."""
+    """Storage of jobs and their files, and the time after which an agent counts as offline."""
 
     with_agent: bool = option("--with-agent", False, "Also run jobs on this machine.")
     data: Path | None = option(

@@ -44,6 +44,6 @@ describe("the texts of a comparison", () => {
 
   it("attribute a change that all rows share to load", () => {
     expect(judgeStep({ ...step, attributed_to_load: true }, true).heading).toBe("Attributed to load.");
-    expect(judgeStep(step, true).heading).toBe("No change beyond noise.");
+    expect(judgeStep(step, true).heading).toBe("Changes within noise");
   });
 });

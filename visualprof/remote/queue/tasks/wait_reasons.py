@@ -98,7 +98,7 @@ class _Pace(NamedTuple):
         now_ns: Current time.
         running: Number of running tasks.
         next_end_ns: Estimated time at which the first of them ends, `None` if unknown.
-        task_ns: Median duration of the last finished tasks, `None` if there are none.
+        task_ns: Median duration of the last finished tasks, `None` without finished tasks.
     """
 
     now_ns: int
@@ -107,7 +107,7 @@ class _Pace(NamedTuple):
     task_ns: int | None
 
     def with_start(self, turn: Wait) -> Wait:
-        """Return a turn with its estimated start: when a task ends, and those of the jobs before it are done."""
+        """Return a turn with its estimated start: when a task ends, after the jobs before it."""
         before = (turn.n or 1) - 1
         if self.next_end_ns is None or (before and self.task_ns is None):
             return turn

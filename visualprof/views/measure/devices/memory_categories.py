@@ -213,6 +213,6 @@ def bytes_by_purpose(
         bytes_by_name.append(np.cumsum(change.astype(np.int64))[alloc_rows])
     if totals is not None and "unknown" in names:
         place = names.index("unknown")
-        known = [column for i, column in enumerate(bytes_by_name) if i != place]
-        bytes_by_name[place] = totals - np.sum(known, axis=0, dtype=np.int64)
+        others = [column for i, column in enumerate(bytes_by_name) if i != place]
+        bytes_by_name[place] = totals - np.sum(others, axis=0, dtype=np.int64)
     return names, bytes_by_name

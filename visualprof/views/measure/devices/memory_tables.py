@@ -1,4 +1,4 @@
-"""Tables of memory: allocations, and what is alive at the peak."""
+"""Tables of memory: allocations, and live memory at the peak."""
 
 from __future__ import annotations
 
@@ -138,8 +138,8 @@ class MemoryPlaces:
     def _own_frame(self, number: int) -> str | None:
         if number not in self._own_frames:
             frames = self._stacks.stack_text(number).split("\n")
-            own = (frame for frame in frames if _is_source(frame) and not LIBRARY_FRAME.search(frame))
-            self._own_frames[number] = next(own, None)
+            own_frames = (frame for frame in frames if _is_source(frame) and not LIBRARY_FRAME.search(frame))
+            self._own_frames[number] = next(own_frames, None)
         return self._own_frames[number]
 
 
@@ -151,7 +151,7 @@ def _is_source(frame: str) -> bool:
 def shown_allocations(
     trace: Trace, totals: MemoryCurve, lives: Lifetimes, window: tuple[int, int], alive_at: str
 ) -> Ints:
-    """Return the allocations that are alive at a time; without one, those that start or end in the window.
+    """Return the allocations that are alive at a time; without one, allocations that start or end in the window.
 
     Args:
         trace: The trace.

@@ -22,7 +22,7 @@ def records_modules(trace: Trace) -> bool:
 def recorded_modules(trace: Trace) -> ModelGraph:
     """Return the modules of a recording. Modules that call no others are nodes, the others are groups.
 
-    A file records no data flow, so an edge leads from each module to the one that is called next. A module that is
+    A file records no data flow, so an edge leads from each module to the next call. A module that is
     called in several places is where it is called first.
     """
     tree = call_paths(trace, (trace.events.category == Category.MODULE) & is_scope(trace))
@@ -30,9 +30,9 @@ def recorded_modules(trace: Trace) -> ModelGraph:
     first_path: dict[str, int] = {}
     for path, name in enumerate(names):
         first_path.setdefault(name, path)
-    kept = set(first_path.values())
+    first_paths = set(first_path.values())
     parents: list[int] = tree.parent.tolist()
-    callers = {parents[path] for path in kept}
+    callers = {parents[path] for path in first_paths}
     labels = [name.removeprefix(_PREFIX) for name in names]
     scopes: list[tuple[Scope, ...]] = []
     builder = ModelBuilder("modules", "modules")
@@ -40,7 +40,7 @@ def recorded_modules(trace: Trace) -> ModelGraph:
     for path, label in enumerate(labels):
         scope = (*scopes[parents[path]], Scope(labels[parents[path]])) if parents[path] >= 0 else ()
         scopes.append(scope)
-        if path not in kept or path in callers:
+        if path not in first_paths or path in callers:
             continue
         value = builder.value(Value(label))
         full_name = "/".join((*(level.name for level in scope), label))
