@@ -139,8 +139,10 @@ $(VENV)/demo: $(VENV)/pip pyproject.toml $(BUILD) $(SOURCES)
 	VISUALPROF_REBUILD=1 $(BIN)/python -m pip install -q '.[onnxruntime]'
 	touch $@
 
-$(VENV)/dev: $(VENV)/pip pyproject.toml $(BUILD)
-	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev]' $(EXTRA)
+# The versions are those of the lock, without its hashes: pip would try hundreds of combinations itself, for minutes.
+$(VENV)/dev: $(VENV)/pip pyproject.toml requirements/dev.txt $(BUILD)
+	sed -En 's/^([A-Za-z0-9].*==[^\\]*).*/\1/p' requirements/dev.txt > $(VENV)/constraints.txt
+	VISUALPROF_SKIP_FRONTEND=1 $(BIN)/python -m pip install -q -e '.[dev]' -c $(VENV)/constraints.txt $(EXTRA)
 	touch $@
 
 # MegEngine has wheels for Python up to 3.10. Without such a Python or the wheels, its tests are skipped with that reason.
