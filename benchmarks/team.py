@@ -200,10 +200,11 @@ def prepared(logdir: Path, database: str, jobs: int, rows: int) -> tuple[list[st
     from visualprof.reader.logdir.scan import Root
     from visualprof.remote.protocol import Capabilities
     from visualprof.remote.queue.service import JobService
+    from visualprof.remote.queue.settings import QueueSettings
     from visualprof.remote.queue.store.tables import holders, members, projects, users
 
     logdir.mkdir(exist_ok=True)
-    remote = JobService(Root(logdir, ""), database=database)
+    remote = JobService(Root(logdir, ""), QueueSettings(database=database))
     queue = remote.open()
     blob, _ = queue.save_upload("net.onnx", io.BytesIO(MODEL).read)
     queue.blobs.save_inspection(blob, "net.onnx", FOUND)

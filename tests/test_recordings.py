@@ -55,6 +55,7 @@ def test_a_missing_file_of_others_skips_and_so_does_its_folder(tmp_path: Path, m
             recording_path(path)
 
 
+@pytest.mark.slow
 def test_archives_contain_no_file_of_others() -> None:
     packed = {name for archive in ARCHIVES.glob("*.tar.xz") for name, _ in recordings.unpacked(archive)}
     assert packed

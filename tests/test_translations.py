@@ -35,6 +35,7 @@ def test_ids_are_literal_and_texts_are_literals_or_f_strings() -> None:
     assert wrong == []
 
 
+@pytest.mark.slow
 def test_an_id_has_a_single_text() -> None:
     texts: dict[str, set[str]] = defaultdict(set)
     for call in calls():
@@ -61,6 +62,7 @@ def test_translations_are_reviewed_after_their_english_text_changed(language: st
     assert stale == [], f"compare {language}.json with en.json, then: python -m tests.translations --reviewed ID..."
 
 
+@pytest.mark.slow
 def test_errors_of_the_server_are_messages() -> None:
     """A text of several words in an error that users see has an id."""
     bare: list[str] = []

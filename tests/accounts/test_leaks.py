@@ -180,6 +180,7 @@ def submit(browser: Browser, model: str, blob: str) -> dict[str, Any]:
     return answer.get_json()["job"]
 
 
+@pytest.mark.slow
 def test_the_same_content_of_two_is_two_files(team: Team) -> None:
     """Neither names nor sizes, quotas or removals reveal to either user that the other has the file."""
     ann, bob, root = team.browser("ann"), team.browser("bob"), team.browser("root")
@@ -226,6 +227,7 @@ def test_uploads_of_other_users_are_read_again(team: Team, monkeypatch: pytest.M
     assert read == ["bob.npy", "1.onnx"], "ann had it before, and bob when he sent it again"
 
 
+@pytest.mark.slow
 def test_removing_a_job_neither_affects_nor_reveals_other_jobs(team: Team) -> None:
     """What it frees, and what its owner has then, do not depend on who else has the same files."""
     ann, bob = team.browser("ann"), team.browser("bob")

@@ -83,7 +83,7 @@ def test_column_descriptions_equal_those_of_the_web_ui() -> None:
     ("scope", "word", "facts", "text"),
     [
         ("findings", "layout_changes", {"layout_ratio": 0.25}, "NCHW and NHWC take 25.0% of the step."),
-        ("findings", "dataloader_bound", {}, "The step waits for the next batch. Use more DataLoader workers"),
+        ("findings", "dataloader_bound", {}, "The step waits for the next batch. Load it in DataLoader worker"),
         ("diff", "few_steps", {"base": "1", "new": "3"}, "Too few steps (1 and 3) to distinguish a change from noise."),
         ("whatif", "error", {"error_ratio": 0.031}, "the replay without changes differs from the recording by 3.1%"),
         ("evaluation", "first_run_slow", {"first_ns": 2_500_000, "p50_ns": None}, "takes 2.5 ms, later runs take"),

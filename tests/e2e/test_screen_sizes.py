@@ -68,7 +68,7 @@ PROBLEMS = """() => {
 def test_every_page_fits_the_screen(samples: Dashboard, visit: Visits, size: tuple[int, int], language: str) -> None:
     problems: dict[str, Any] = {}
     for name, query in PAGES:
-        page = visit(samples, name, size=size, language=language, **query)
+        page = visit(samples, name, size=size, language=language, fresh=False, **query)
         expect(page.locator("main > *").first).to_be_visible()
         page.wait_for_load_state("networkidle")
         expect(page.locator("[aria-busy=true], .waiting")).to_have_count(0)

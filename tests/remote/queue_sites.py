@@ -25,7 +25,7 @@ from tests.server_settings import server_settings
 from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.reader.logdir.scan import Root
 from visualprof.remote.protocol import Capabilities, ModelRef, Request, Runtime, Spec
-from visualprof.remote.queue.service import JobService, JobServices
+from visualprof.remote.queue.service import MAX_WAITERS, JobService, JobServices
 from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.records import Agent
 from visualprof.remote.queue.tasks.leases import TaskReport
@@ -58,11 +58,11 @@ def runtime(backend: str = "onnxruntime", version: str = "1.2", *devices: str) -
 
 @contextmanager
 def opened(
-    folder: Path, lease_s: float = 30.0, *, clock: Clock = SYSTEM_CLOCK, **settings: Any
+    folder: Path, lease_s: float = 30.0, *, clock: Clock = SYSTEM_CLOCK, waiters: int = MAX_WAITERS, **settings: Any
 ) -> Iterator[JobService]:
     """A queue without a server, with one uploaded model."""
     folder.mkdir(exist_ok=True)
-    remote = JobService(Root(folder, ""), QueueSettings(lease_s=lease_s, **settings), clock=clock)
+    remote = JobService(Root(folder, ""), QueueSettings(lease_s=lease_s, **settings), clock=clock, waiters=waiters)
     try:
         upload(remote)
         yield remote

@@ -15,6 +15,7 @@ from tests.conftest import FIXTURES
 from tests.recordings import recording_path
 from visualprof.remote.backends import all_backends
 from visualprof.remote.protocol import Capabilities, Intervals, Precision, Runtime
+from visualprof.remote.protocol.machine import Platform
 from visualprof.remote.queue.check.inspect import InspectedArray, inspect_model, inspection_to_json
 from visualprof.remote.queue.check.job import InvalidRequest, check_request, parse_request, point_count
 from visualprof.remote.queue.check.request_json import MAX_BYTES
@@ -55,7 +56,9 @@ class Known:
         self.arrays[blob] = {**inspection_to_json(InspectedArray(dtype, list(shape))), "name": name}
         return blob
 
-    def agent(self, identity: str = "aaaaaaaaaa", seen_s: float = 0.0, platform: str = "x86", **runtime: Any) -> None:
+    def agent(
+        self, identity: str = "aaaaaaaaaa", seen_s: float = 0.0, platform: Platform = "x86", **runtime: Any
+    ) -> None:
         runtimes = [Runtime("onnxruntime", "1.31.1", "/usr/bin/python3", "3.11.7", **runtime)]
         can = Capabilities(
             platform,

@@ -67,7 +67,7 @@ def test_missing_files_and_api_routes_are_404(built: Site) -> None:
     assert built.client.get("/assets/gone.js").status_code == 404
     answer = built.client.get("/api/v1/gone")
     assert (answer.status_code, answer.mimetype) == (404, "application/json")
-    assert built.client.post("/api/v1/runs").status_code == 405
+    assert built.client.post("/api/v1/views").status_code == 405
 
 
 def test_an_unbuilt_page_says_how_to_build_it(site: Site) -> None:
