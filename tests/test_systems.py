@@ -32,8 +32,9 @@ sys.platform = sys.argv.pop(1)
 DASHBOARD = """
 import json, time, urllib.request
 from visualprof.server.serve import Server
+from visualprof.server.settings import Settings
 ask = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-with Server([sys.argv[1]], 0, server_settings()) as server:
+with Server([sys.argv[1]], 0, Settings()) as server:
     server.start()
     get = lambda path: json.load(ask.open(server.url + "api/v1/" + path, timeout=30))
     ready, end = [], time.monotonic() + 30

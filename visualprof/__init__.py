@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from visualprof.api import Profile
+    from visualprof.api import OpenedProfile
     from visualprof.reader import read_ranks, read_trace
 
 __version__ = "0.9.0"
@@ -24,7 +24,7 @@ def __getattr__(name: str) -> object:
 
 def open(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]], *, worker: str = "", step_range: str = ""
-) -> Profile:
+) -> OpenedProfile:
     """Open a profile, the folder of a run, or several of them, for frames, SQL, views and charts.
 
     Args:

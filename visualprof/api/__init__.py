@@ -5,7 +5,7 @@ pandas, polars, pyarrow and pyecharts are imported when a method needs them.
 
 from __future__ import annotations
 
-from visualprof.api.recording import Profile, open_recording
+from visualprof.api.recording import OpenedProfile, open_recording
 from visualprof.api.results import Result, ViewResult, ViewTable
 
-__all__ = ["Profile", "Result", "ViewResult", "ViewTable", "open_recording"]
+__all__ = ["OpenedProfile", "Result", "ViewResult", "ViewTable", "open_recording"]

@@ -19,7 +19,7 @@ COSTLY_COLUMNS = frozenset(["stack"])
 
 
 def table_frame(sources: Sequence[Source], origins: Sequence[int], table: str, columns: Sequence[str] = ()) -> Any:
-    """Return a table as a pandas frame, with the columns, names and times of `Profile.sql`.
+    """Return a table as a pandas frame, with the columns, names and times of `OpenedProfile.sql`.
 
     Numbers share the memory of the trace if it stores them as they are, and are then read-only. Texts are categories.
 

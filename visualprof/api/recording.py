@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 PathLike = str | os.PathLike[str]
 
 
-def open_recording(path: PathLike | Sequence[PathLike], *, worker: str = "", step_range: str = "") -> Profile:
+def open_recording(path: PathLike | Sequence[PathLike], *, worker: str = "", step_range: str = "") -> OpenedProfile:
     """Open a profile, the folder of a run, or several of them.
 
     Args:
@@ -40,10 +40,10 @@ def open_recording(path: PathLike | Sequence[PathLike], *, worker: str = "", ste
     for item in paths:
         if "://" not in os.fspath(item) and not Path(item).exists():
             raise NotFound(f"there is no file or folder {os.fspath(item)!r}")
-    return Profile([os.fspath(item) for item in paths], worker, step_range)
+    return OpenedProfile([os.fspath(item) for item in paths], worker, step_range)
 
 
-class Profile:
+class OpenedProfile:
     """One or several profiles. Everything is read when it is first needed.
 
     Args:

@@ -151,7 +151,7 @@ class ViewResult:
         return self.tables[name].df()
 
     def chart(self, name: str) -> Any:
-        """Return a chart of the view, as `Profile.chart` does."""
+        """Return a chart of the view, as `OpenedProfile.chart` does."""
         return self._charts(name)
 
     def _repr_html_(self) -> str:
