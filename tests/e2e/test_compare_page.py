@@ -241,7 +241,7 @@ def test_two_reports_are_compared_and_swapped(samples: Dashboard, visit: Visits)
     one, two = "resnet10-sample/ort-1t", "resnet10-sample/ort-2t"
     page = visit(samples, "evaluation", reports=f"{one},{two}")
     panel = page.locator("section", has=page.get_by_role("heading", name="Compared with a base"))
-    panel.get_by_role("button", name="Base: Nothing").click()
+    panel.get_by_role("button", name="Base: None").click()
     page.get_by_role("option", name="ort-1t").click()
     changed = table(page, "Compared with a base")
     columns = samples.get("diff", view="evaluation", run=two, base=one, table="evaluation", limit=1000)["columns"]
