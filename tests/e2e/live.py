@@ -242,7 +242,10 @@ class Tab:
         """Leave the page; whether a test has changed nothing that lasts, such as routes, listeners and further tabs."""
         if self.page.is_closed() or self.context.pages != [self.page] or self._count_handlers() != self._handlers:
             return False
-        self.page.goto("about:blank")
+        try:
+            self.page.goto("about:blank")
+        except Error:  # the browser is still on its way to the page of an error
+            return False
         return True
 
     def _count_handlers(self) -> dict[str, int]:
