@@ -206,7 +206,8 @@ def documents() -> list[Path]:
 
 def prose(path: Path) -> str:
     """Return the text of a document without code blocks, inline code and link targets."""
-    text = re.sub(r"^```.*?^```|^(?: {4}|\t).*$", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"^(?: {4}|\t).*$", "", text, flags=re.MULTILINE)
     return re.sub(r"`[^`]*`|\]\([^)]*\)", " ", text)
 
 

@@ -95,6 +95,12 @@ def test_the_table_of_contents_lists_every_page_once() -> None:
     assert sorted(listed) == pages
 
 
+def test_the_pages_are_short_enough_to_be_read() -> None:
+    """Decision records and the generated reference of SQL tables do not count. Code and tables do."""
+    pages = [page for page in english_pages() if not page.startswith("adr/") and page != "query-schema.md"]
+    assert sum(len(text(f"docs/{page}").split()) for page in pages) < 63_000
+
+
 def test_links_out_of_the_pages_become_paths_of_the_repository(tmp_path: Path) -> None:
     write_sources(tmp_path, "en")
     for page in tmp_path.rglob("*.md"):
