@@ -35,7 +35,7 @@ def lint(root: Path) -> str:
         ("reader.models", "onnx", "torchscript"),
         ("views", "runtime", "kernel"),
         ("remote.backends", "torch", "openvino"),
-        ("remote.converters", "onnx_fp16", "ort_level"),
+        ("remote.converters", "onnx_fp16", "onnxruntime"),
     ],
 )
 def test_plugins_of_a_kind_do_not_know_each_other(root: Path, folder: str, name: str, other: str) -> None:

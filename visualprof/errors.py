@@ -1,18 +1,7 @@
-"""Every error that visualprof raises on purpose.
+"""The errors that visualprof raises on purpose: each class names its HTTP status and its page of the documentation.
 
-VisualprofError
-├── SourceError        a file cannot be opened, unpacked or is too large when unpacked
-├── FormatError        its content violates its format
-│   ├── UnknownFormat  no reader recognizes the content
-│   └── EmptyFile      no content yet: being written, or a run that recorded nothing
-├── MissingData        a view needs a column that this trace does not have
-├── BadParameter       a view or request parameter has a wrong name or value
-│   └── WrongType      a body does not have the type that the route accepts
-├── NotFound           no such run, worker, span, view or file
-├── NotReady           the file is queued or being parsed
-└── Forbidden          the server is read-only
-
-Errors of the job queue, each with its HTTP status, are defined in remote/queue/errors.py.
+A command ends with exit code 2 on each error. remote/queue/errors.py has the errors of the job queue. Other modules
+define the errors that only they raise.
 """
 
 from __future__ import annotations
@@ -26,12 +15,18 @@ class VisualprofError(Exception):
         hint: What to do about it; may be empty.
 
     Attributes:
-        status: HTTP status of the answer.
-        docs_page: Page of the documentation that explains the error, without `.md`, or "".
+        status: HTTP status of the answer. A subclass sets it as `class NotFound(VisualprofError, status=404)`, or has
+            that of its base.
+        docs_page: Page of the documentation that explains the error, without `.md`, or "". Set like `status`.
     """
 
     status = 500
     docs_page = ""
+
+    def __init_subclass__(cls, status: int | None = None, docs_page: str | None = None) -> None:
+        super().__init_subclass__()
+        cls.status = cls.status if status is None else status
+        cls.docs_page = cls.docs_page if docs_page is None else docs_page
 
     def __init__(self, error: str, hint: str = "") -> None:
         super().__init__(error)
@@ -45,65 +40,44 @@ class VisualprofError(Exception):
         return f"{self.error} ({self.hint})" if self.hint else self.error
 
 
-class SourceError(VisualprofError):
+class SourceError(VisualprofError, status=422):
     """A file cannot be opened or unpacked, or is too large when unpacked."""
 
-    status = 422
 
-
-class FormatError(VisualprofError):
+class FormatError(VisualprofError, status=422, docs_page="formats"):
     """The content of a file violates its format."""
-
-    status = 422
-    docs_page = "formats"
 
 
 class UnknownFormat(FormatError):
     """No reader recognizes the content of the file."""
 
 
-class EmptyFile(FormatError):
+class EmptyFile(FormatError, docs_page="capture"):
     """The file has no content yet."""
 
-    docs_page = "capture"
 
-
-class MissingData(VisualprofError):
+class MissingData(VisualprofError, status=409, docs_page="capture"):
     """A view needs a column that this trace does not have."""
 
-    status = 409
-    docs_page = "capture"
 
-
-class BadParameter(VisualprofError):
+class BadParameter(VisualprofError, status=400):
     """A view or request parameter has a wrong name or value."""
 
-    status = 400
 
-
-class WrongType(BadParameter):
+class WrongType(BadParameter, status=415):
     """The body does not have the type that the route accepts.
 
     Pages of other sites can send some types without permission.
     """
 
-    status = 415
 
-
-class NotFound(VisualprofError):
+class NotFound(VisualprofError, status=404):
     """There is no such run, worker, span, view or file."""
 
-    status = 404
 
-
-class NotReady(VisualprofError):
+class NotReady(VisualprofError, status=503):
     """The file is queued or being parsed; ask again."""
 
-    status = 503
 
-
-class Forbidden(VisualprofError):
+class Forbidden(VisualprofError, status=403, docs_page="access-control"):
     """The server was started with --read-only."""
-
-    status = 403
-    docs_page = "access-control"

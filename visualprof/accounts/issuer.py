@@ -36,10 +36,8 @@ _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 3
 _AGAIN = msg("accounts.log_again", "log in again")
 
 
-class IssuerError(VisualprofError):
+class IssuerError(VisualprofError, status=502):
     """An issuer that does not answer, or not according to OpenID Connect."""
-
-    status = 502
 
 
 @dataclass(frozen=True)

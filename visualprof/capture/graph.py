@@ -21,10 +21,8 @@ FRAMEWORKS = {
 }
 
 
-class UnsupportedModel(VisualprofError, TypeError):
+class UnsupportedModel(VisualprofError, TypeError, status=400):
     """The framework of the model is not supported by `add_graph`."""
-
-    status = 400
 
 
 def add_graph(model: object, inputs: object, logdir: str | os.PathLike[str], name: str | None = None) -> Path:

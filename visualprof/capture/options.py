@@ -10,16 +10,12 @@ from visualprof.capture.topics import Topics
 from visualprof.errors import VisualprofError
 
 
-class CaptureError(VisualprofError):
+class CaptureError(VisualprofError, docs_page="capture"):
     """A recording cannot be made."""
 
-    docs_page = "capture"
 
-
-class CaptureBusy(CaptureError):
+class CaptureBusy(CaptureError, status=409):
     """Another recording of this process is not finished. Nested profilers crash processes."""
-
-    status = 409
 
 
 class CaptureWarning(UserWarning):

@@ -23,8 +23,6 @@ Result = TypeVar("Result")
 class WorkerLost(VisualprofError):
     """The process or machine that ran a task died before the task finished."""
 
-    status = 500
-
 
 class ClusterExecutor(Executor, ABC):
     """Runs functions on the workers of a cluster.

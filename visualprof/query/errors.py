@@ -16,17 +16,12 @@ class QueryError(BadParameter):
     """A statement is not valid, or DuckDB cannot run it."""
 
 
-class QueryStopped(VisualprofError):
+class QueryStopped(VisualprofError, status=422):
     """A query exceeded its time or memory, or was canceled."""
 
-    status = 422
 
-
-class DuckDbMissing(MissingData):
+class DuckDbMissing(MissingData, status=501, docs_page="installing"):
     """DuckDB is not installed."""
-
-    status = 501
-    docs_page = "installing"
 
     def __init__(self, error: str = "", hint: str = "") -> None:
         super().__init__(

@@ -24,10 +24,8 @@ MAX_DOWNLOAD_ROWS, MAX_DOWNLOAD_BYTES = 1_000_000, 64 << 20
 _Key = tuple[str, tuple[TraceFile, ...]]
 
 
-class TooManyQueries(VisualprofError):
+class TooManyQueries(VisualprofError, status=429):
     """The user, or the server, already runs as many queries as allowed."""
-
-    status = 429
 
 
 class QueryService:

@@ -71,16 +71,12 @@ _PAGE = """<!doctype html>
 """
 
 
-class WebUiNotBuilt(VisualprofError):
+class WebUiNotBuilt(VisualprofError, status=409):
     """The error that the web UI is not built, so a report cannot be created."""
 
-    status = 409
 
-
-class ReportTooLarge(VisualprofError):
+class ReportTooLarge(VisualprofError, status=413):
     """The error that a report is too large even with few rows."""
-
-    status = 413
 
 
 class SpanRef(NamedTuple):

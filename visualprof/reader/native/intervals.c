@@ -1,4 +1,4 @@
-/* Sets of half-open intervals, as visualprof/views/measure/intervals.py describes them. */
+/* Sets of half-open intervals, as visualprof/views/measure/columns/intervals.py describes them. */
 #include <stdint.h>
 
 #include "api.h"

@@ -1,8 +1,7 @@
-"""One file per converter, each with a `CONVERTER`; found by listing this folder.
+"""One file per tool, each with a `CONVERTER` or several `CONVERTERS`; found by listing this folder.
 
 The files have no heavy imports at the top: server and agent read the declarations without the frameworks. A framework
-is
-imported only when a model is converted, in a child of the interpreter that has it (`remote.child.convert`).
+is imported only when a model is converted, in a child of the interpreter that has it (`remote.child.convert`).
 """
 
 from __future__ import annotations
@@ -161,7 +160,7 @@ class Converter:
     """A way to convert a model into another one.
 
     Args:
-        name: Name of the converter and of its file.
+        name: Name of the converter.
         title: The name in texts.
         takes: Name of the input's model format, as in `backends.FileFormat` and `converters.formats`.
         makes: Name of the output's model format.
@@ -292,8 +291,12 @@ class Converted:
 @cache
 def all_converters() -> tuple[Converter, ...]:
     """Return every converter of the folder, sorted by name."""
-    modules = (importlib.import_module(f"{__name__}.{m.name}") for m in pkgutil.iter_modules(__path__))
-    return tuple(sorted((m.CONVERTER for m in modules if hasattr(m, "CONVERTER")), key=lambda c: c.name))
+    converters: list[Converter] = []
+    for entry in pkgutil.iter_modules(__path__):
+        if not entry.ispkg:
+            module = importlib.import_module(f"{__name__}.{entry.name}")
+            converters += getattr(module, "CONVERTERS", None) or [module.CONVERTER]
+    return tuple(sorted(converters, key=lambda converter: converter.name))
 
 
 def converter(name: str) -> Converter:

@@ -1,21 +1,4 @@
-"""Errors of the queue, with their HTTP status.
-
-VisualprofError
-├── Conflict              409  the key belongs to another job, or the state does not allow the request
-├── LeaseExpired          409  the task has another lease, or none
-├── UploadOffsetMismatch  409  the offset is not the stored size; the error contains the stored size
-├── Unauthenticated       401  missing or unknown token
-├── InvalidSignature      403  the URL was not signed by this server, or has expired
-├── AgentRevoked          403  the agent is blocked
-├── PayloadTooLarge       413  more bytes than announced or allowed
-├── InvalidResult         422  result files are missing, differ or have invalid names
-├── ServerBusy            503  too many agents wait, or the database is busy
-├── DatabaseUnavailable   503  the database is corrupt or missing
-├── StoreUnavailable      503  the bucket does not answer
-├── QuotaExceeded         429  the user has reached a quota
-├── TooManyAttempts       429  too many attempts within a minute
-└── DiskFull              507  the server's disk is full or read-only
-"""
+"""Errors of the job queue, each with its HTTP status and its page of the documentation."""
 
 from __future__ import annotations
 
@@ -27,16 +10,12 @@ from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 
 
-class Conflict(VisualprofError):
+class Conflict(VisualprofError, status=409):
     """A request that contradicts the stored state."""
 
-    status = 409
 
-
-class LeaseExpired(VisualprofError):
+class LeaseExpired(VisualprofError, status=409):
     """A lease that is no longer valid. The agent that held it must end its child."""
-
-    status = 409
 
     def __init__(self, task: str) -> None:
         super().__init__(
@@ -45,14 +24,12 @@ class LeaseExpired(VisualprofError):
         )
 
 
-class UploadOffsetMismatch(VisualprofError):
+class UploadOffsetMismatch(VisualprofError, status=409):
     """An upload offset that does not match the stored size.
 
     Attributes:
         size: Stored size in bytes.
     """
-
-    status = 409
 
     def __init__(self, size: int) -> None:
         super().__init__(
@@ -61,87 +38,56 @@ class UploadOffsetMismatch(VisualprofError):
         self.size = size
 
 
-class Unauthenticated(VisualprofError):
+class Unauthenticated(VisualprofError, status=401, docs_page="access-control"):
     """A missing or unknown token."""
 
-    status = 401
-    docs_page = "access-control"
 
-
-class InvalidSignature(VisualprofError):
+class InvalidSignature(VisualprofError, status=403):
     """A URL that this server did not sign, or that has expired."""
 
-    status = 403
 
-
-class AgentRevoked(VisualprofError):
+class AgentRevoked(VisualprofError, status=403, docs_page="remote"):
     """A blocked agent, which must exit."""
 
-    status = 403
-    docs_page = "remote"
 
-
-class PayloadTooLarge(VisualprofError):
+class PayloadTooLarge(VisualprofError, status=413, docs_page="operating"):
     """More bytes than announced or allowed."""
 
-    status = 413
-    docs_page = "operating"
 
-
-class InvalidResult(VisualprofError):
+class InvalidResult(VisualprofError, status=422, docs_page="result-folder"):
     """A result that differs from its announcement, or that is not a valid result."""
 
-    status = 422
-    docs_page = "result-folder"
 
-
-class ServerBusy(VisualprofError):
+class ServerBusy(VisualprofError, status=503, docs_page="operating"):
     """A server without capacity for the request. Clients retry after `Retry-After`."""
 
-    status = 503
-    docs_page = "operating"
 
-
-class DatabaseUnavailable(VisualprofError):
+class DatabaseUnavailable(VisualprofError, status=503, docs_page="operating"):
     """A corrupt or missing database."""
 
-    status = 503
-    docs_page = "operating"
 
-
-class StoreUnavailable(VisualprofError):
+class StoreUnavailable(VisualprofError, status=503, docs_page="storage"):
     """A bucket that does not answer or rejects a request.
 
     Attributes:
         refused: Whether the service answered and rejected the request.
     """
 
-    status = 503
-    docs_page = "storage"
-
     def __init__(self, error: str, *, refused: bool = False) -> None:
         super().__init__(error, msg("queue.try_again_moment_what", "try again in a moment; stored data is not lost"))
         self.refused = refused
 
 
-class QuotaExceeded(VisualprofError):
+class QuotaExceeded(VisualprofError, status=429, docs_page="access-control"):
     """A user who has reached a quota."""
 
-    status = 429
-    docs_page = "access-control"
 
-
-class TooManyAttempts(VisualprofError):
+class TooManyAttempts(VisualprofError, status=429):
     """Too many attempts in a short time."""
 
-    status = 429
 
-
-class DiskFull(VisualprofError):
+class DiskFull(VisualprofError, status=507, docs_page="operating"):
     """A disk that is full, over its quota or read-only."""
-
-    status = 507
-    docs_page = "operating"
 
 
 _DISK_ERRORS = {

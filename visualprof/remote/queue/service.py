@@ -31,10 +31,8 @@ MAX_WAITERS = 16
 _RETRY_DELAY_S = 5  # after a failed attempt to open the database, so that not every request retries
 
 
-class SubmissionUnavailable(VisualprofError):
+class SubmissionUnavailable(VisualprofError, status=409):
     """Jobs cannot be submitted to this server."""
-
-    status = 409
 
 
 class JobService:

@@ -307,10 +307,8 @@ class TooManyUploads(NotReady):
     """All upload slots are in use."""
 
 
-class UploadTooLarge(BadParameter):
+class UploadTooLarge(BadParameter, status=413):
     """The upload exceeds the size limit."""
-
-    status = 413
 
 
 class Graphs(Resource):

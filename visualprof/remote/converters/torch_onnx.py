@@ -1,4 +1,4 @@
-"""Convert TorchScript to ONNX."""
+"""Convert TorchScript or an exported program to ONNX with PyTorch's exporters."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.converters import Converter, Rows
-from visualprof.remote.converters.formats import torchscript
+from visualprof.remote.converters.formats import onnx, torch_export, torchscript
 from visualprof.remote.protocol import DTYPES, TaskFailure
 
 EXAMPLE = "inputs=x=float32[batch,3,224,224];mask=int64[batch,64]"
@@ -17,7 +17,7 @@ SAMPLE = 2  # size of open dimensions during recording: 1 would become a constan
 _INPUT = re.compile(r"\s*([\w.]+)\s*=\s*(\w+)\s*\[([^\]]*)\]\s*")
 
 
-def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+def convert_torchscript(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
     """Use the exporter for TorchScript.
 
     Raises:
@@ -40,6 +40,12 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         )
 
 
+def convert_program(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Use torch.onnx. Open dimensions of the program stay open."""
+    torch: Any = importlib.import_module("torch")
+    onnx.write(torch.onnx.export(torch_export.read(model), dynamo=True, verbose=False).model_proto, target)
+
+
 def _inputs(option: str) -> list[tuple[str, str, list[str]]]:
     inputs: list[tuple[str, str, list[str]]] = []
     for text in filter(str.strip, option.split(";")):
@@ -60,12 +66,22 @@ def _inputs(option: str) -> list[tuple[str, str, list[str]]]:
     return inputs
 
 
-CONVERTER = Converter(
-    name="torchscript_onnx",
-    title=msg("converters.torchscript_onnx", "TorchScript as ONNX"),
-    takes="torchscript",
-    makes="onnx",
-    needs={"torch": "torch", "onnx": "onnx"},
-    convert=convert,
-    options={"inputs": ()},
+CONVERTERS = (
+    Converter(
+        name="torchscript_onnx",
+        title=msg("converters.torchscript_onnx", "TorchScript as ONNX"),
+        takes="torchscript",
+        makes="onnx",
+        needs={"torch": "torch", "onnx": "onnx"},
+        convert=convert_torchscript,
+        options={"inputs": ()},
+    ),
+    Converter(
+        name="torch_export_onnx",
+        title=msg("converters.torch_export_onnx", "torch.export as ONNX"),
+        takes="torch_export",
+        makes="onnx",
+        needs={"torch": "torch", "onnxscript": "onnxscript", "onnx": "onnx"},
+        convert=convert_program,
+    ),
 )

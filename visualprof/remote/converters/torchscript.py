@@ -1,10 +1,11 @@
-"""Convert TorchScript to 16 bits; inputs and outputs are unchanged."""
+"""Rewrite TorchScript with PyTorch: frozen, with another layout of weights, or in 16 bits."""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +37,19 @@ class Cast(torch.nn.Module):
 """
 
 
-def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+def freeze(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Use torch.jit.freeze."""
+    torch: Any = importlib.import_module("torch")
+    torch.jit.freeze(torchscript.read(model)).save(str(target))
+
+
+def use_channels_last(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
+    """Use channels last. Convolutions then pass this layout on."""
+    torch: Any = importlib.import_module("torch")
+    torchscript.read(model).to(memory_format=torch.channels_last).save(str(target))
+
+
+def cast(model: Path, target: Path, options: dict[str, str], rows: Rows | None) -> None:
     """Cast the weights, inputs and outputs.
 
     Raises:
@@ -71,13 +84,28 @@ def convert(model: Path, target: Path, options: dict[str, str], rows: Rows | Non
         torch.jit.script(wrapped.eval()).save(str(target))
 
 
-CONVERTER = Converter(
-    name="torchscript_bf16",
-    title=msg("converters.torchscript_bf16", "TorchScript in bf16"),
+_from_torchscript = partial(
+    Converter,
     takes="torchscript",
     makes="torchscript",
     needs={"torch": "torch"},
-    convert=convert,
     unsuitable_reason=torchscript.needs_parameters,
-    options={"precision": tuple(TYPES)},
+)
+CONVERTERS = (
+    _from_torchscript(
+        name="torchscript_freeze",
+        title=msg("converters.frozen_torchscript", "Frozen TorchScript"),
+        convert=freeze,
+    ),
+    _from_torchscript(
+        name="torchscript_channels_last",
+        title=msg("converters.torchscript_channels_last", "TorchScript, channels last"),
+        convert=use_channels_last,
+    ),
+    _from_torchscript(
+        name="torchscript_bf16",
+        title=msg("converters.torchscript_bf16", "TorchScript in bf16"),
+        convert=cast,
+        options={"precision": tuple(TYPES)},
+    ),
 )
