@@ -51,6 +51,14 @@ class Message:
         """Return a string; invalid UTF-8 becomes replacement characters."""
         return _text(_bytes(self._last_values.get(field, b""), field))
 
+    def content(self, field: int) -> memoryview:
+        """Return the bytes of a string or message, empty if the field is missing."""
+        return memoryview(_bytes(self._last_values.get(field, b""), field))
+
+    def contents(self, field: int) -> Iterator[memoryview]:
+        """Yield the bytes of each string of a repeated field."""
+        return (memoryview(_bytes(value, field)) for number, value in self._fields() if number == field)
+
     def size(self, field: int) -> int:
         """Return the size of a string or message in bytes."""
         return len(_bytes(self._last_values.get(field, b""), field))

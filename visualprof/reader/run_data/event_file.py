@@ -1,0 +1,375 @@
+"""One file of run data, read piece by piece while it grows."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from io import FileIO
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from visualprof.errors import SourceError
+from visualprof.messages import msg
+from visualprof.reader.protobuf import Message, ProtobufError
+from visualprof.reader.run_data import events, records
+from visualprof.reader.run_data.framing import MAX_SEARCH_BYTES, Frames, Kind, find_record, split_frames
+from visualprof.reader.run_data.rows import ParsedRecords, RestartMark, ValueRows
+from visualprof.reader.trace.types import Ints, Mask, Values
+
+PIECE_BYTES = 8 << 20
+MAX_TAGS, MAX_TAG_BYTES = 100_000, 1024
+MAX_DAMAGES = 1000  # after which the rest of a file is not read
+_HEAD_BYTES = 4096  # compared to notice that a file was replaced
+_MAX_CHUNKS = 64
+_ROW_BYTES = 24
+_SNIFF_BYTES = 64
+
+
+class Damage(NamedTuple):
+    """A range of a file that was skipped.
+
+    Attributes:
+        offset: Offset of the first byte.
+        size: Number of bytes.
+        reason: The problem.
+    """
+
+    offset: int
+    size: int
+    reason: str
+
+
+class Points(NamedTuple):
+    """Scalars of a series in the order of the file; all columns are (n,)."""
+
+    step: Ints
+    wall_ns: Ints
+    value: Values
+
+    def select(self, rows: Ints | Mask | slice) -> Points:
+        """Return the points at indexes, or at which a mask holds."""
+        return Points(self.step[rows], self.wall_ns[rows], self.value[rows])
+
+
+class Samples(NamedTuple):
+    """Other values of a series in the order of the file; all columns are (n,).
+
+    Attributes:
+        step: The step.
+        wall_ns: Unix time.
+        field: Number of the field that holds the value.
+        start: Offset in the file of the message of the value.
+        size: Size of that message.
+    """
+
+    step: Ints
+    wall_ns: Ints
+    field: Ints
+    start: Ints
+    size: Ints
+
+
+Columns = TypeVar("Columns", Points, Samples)
+_NO_INTS: Ints = np.zeros(0, np.int64)
+_NO_POINTS = Points(_NO_INTS, _NO_INTS, np.zeros(0, np.float32))
+_NO_SAMPLES = Samples(*[_NO_INTS] * 5)
+
+
+@dataclass
+class Series:
+    """The values of a tag in a file.
+
+    Attributes:
+        plugin: Plugin that shows the values, "" if unknown.
+        content: Settings of the plugin.
+        display_name: Name to show, "" for the tag.
+        description: Description in Markdown.
+    """
+
+    plugin: str = ""
+    content: bytes = b""
+    display_name: str = ""
+    description: str = ""
+    _points: list[Points] = field(default_factory=list[Points])
+    _samples: list[Samples] = field(default_factory=list[Samples])
+
+    @property
+    def has_points(self) -> bool:
+        """Whether the series has scalars."""
+        return bool(self._points)
+
+    @property
+    def points(self) -> Points:
+        """The scalars."""
+        self._points = [join_chunks(self._points)] if self._points else []
+        return self._points[0] if self._points else _NO_POINTS
+
+    @property
+    def samples(self) -> Samples:
+        """The other values."""
+        self._samples = [join_chunks(self._samples)] if self._samples else []
+        return self._samples[0] if self._samples else _NO_SAMPLES
+
+    def add_points(self, points: Points) -> None:
+        """Append scalars."""
+        self._points = _appended(self._points, points)
+
+    def add_samples(self, samples: Samples) -> None:
+        """Append other values."""
+        self._samples = _appended(self._samples, samples)
+
+
+def join_chunks(chunks: list[Columns]) -> Columns:
+    """Return the rows of all chunks."""
+    first = chunks[0]
+    if len(chunks) == 1:
+        return first
+    return type(first)(*(np.concatenate(columns) for columns in zip(*chunks, strict=True)))
+
+
+def _appended(chunks: list[Columns], chunk: Columns) -> list[Columns]:
+    """Return chunks with one more, joined from time to time."""
+    chunks = [*chunks, chunk]
+    return [join_chunks(chunks)] if len(chunks) > _MAX_CHUNKS else chunks
+
+
+class EventFile:
+    """A file of run data. Each `update` continues after the last whole record.
+
+    Args:
+        path: Path of the file.
+
+    Attributes:
+        path: Path of the file.
+        name: Its name.
+        kind: Its format, `None` until enough of it is written.
+        series: The values by tag.
+        restarts: Restarts that the writer noted.
+        damages: Skipped ranges, without a damaged end of the file.
+        is_complete: Whether everything that can be read was read.
+        version: Increases with each change of the values.
+        mtime_ns: Modification time of the file.
+        memory_bytes: Estimated size of the values in memory.
+        problem: Why the file is not read, "" if it is.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path, self.name = path, os.path.basename(path)
+        self._inode: int = -1
+        self._offset: int = 0
+        self.version = self.mtime_ns = 0
+        self._reset(b"")
+
+    def _reset(self, head: bytes) -> None:
+        self.kind: Kind | None = None
+        self.series: dict[str, Series] = {}
+        self.restarts: list[RestartMark] = []
+        self.damages: list[Damage] = []
+        self.is_complete, self.problem, self.memory_bytes = False, "", 0
+        self._head, self._offset = head, 0
+        self._size: int = 0
+        self._tail: Damage | None = None
+        self.version += 1
+
+    @property
+    def all_damages(self) -> list[Damage]:
+        """The skipped ranges, with a damaged end of the file."""
+        return [*self.damages, self._tail] if self._tail else self.damages
+
+    @property
+    def missing_bytes(self) -> int:
+        """Bytes at the end of the file that are not a whole record yet."""
+        return self._size - self._offset if self.is_complete and not self.problem else 0
+
+    def update(self, should_stop: Callable[[], bool] = lambda: False) -> bool:
+        """Read the appended records, and return whether everything was read.
+
+        A file that was replaced or became shorter is read again from its start.
+
+        Args:
+            should_stop: Whether to stop after the current piece of the file.
+
+        Raises:
+            SourceError: The file cannot be opened.
+        """
+        try:
+            descriptor = os.open(self.path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+            with os.fdopen(descriptor, "rb", buffering=0) as file:
+                status = os.fstat(descriptor)
+                if not stat.S_ISREG(status.st_mode):
+                    raise SourceError(msg("reader.no_plain_file", f"{self.name} is no plain file"))
+                head = file.read(_HEAD_BYTES)
+                is_same = status.st_ino == self._inode and status.st_size >= self._offset
+                if not is_same or not head.startswith(self._head):
+                    self._reset(head)
+                self._head, self._inode, self._size = head, status.st_ino, status.st_size
+                self.mtime_ns = status.st_mtime_ns
+                self._choose_kind(head)
+                self.is_complete = self.kind is None or bool(self.problem)
+                while not self.is_complete:
+                    self.is_complete = not self._read_piece(file)
+                    if should_stop():
+                        break
+        except OSError as error:
+            problem = msg("reader.cannot_read_run_data", f"{self.name} cannot be read: {error.strerror}")
+            raise SourceError(problem) from error
+        return self.is_complete
+
+    def _choose_kind(self, head: bytes) -> None:
+        if self.kind is None and len(head) >= _SNIFF_BYTES:
+            self.kind = recognize_kind(head)
+            if self.kind is None:
+                self.problem = msg("reader.no_run_data", f"{self.name} is neither an event file nor a VisualDL log")
+
+    def _read_piece(self, file: FileIO) -> bool:
+        """Read the next records, and return whether there may be more."""
+        assert self.kind
+        wanted = PIECE_BYTES
+        while True:
+            file.seek(self._offset)
+            data = _read_fully(file, wanted)
+            is_end = self._offset + len(data) >= self._size
+            frames = split_frames(data, self.kind)
+            if len(frames.start):
+                self._add(data, frames)
+            if len(frames.start) or (frames.is_damaged and self._skip_damage(data, is_end)):
+                return self._offset < self._size and not self.problem
+            enough = MAX_SEARCH_BYTES + PIECE_BYTES if frames.is_damaged else frames.needed
+            if is_end or len(data) >= enough:
+                return False
+            wanted = enough
+
+    def _skip_damage(self, data: bytes, is_end: bool) -> bool:
+        """Skip damage at the start of `data`, and return whether a valid record follows.
+
+        Damage that no record follows yet stays in place, because the file may grow.
+        """
+        assert self.kind
+        following = find_record(data, 1, self.kind)
+        reason = msg("reader.run_data_length_damaged", "the length of a record is damaged")
+        if following < 0:
+            if is_end or len(data) > MAX_SEARCH_BYTES:
+                self._tail = Damage(self._offset, self._size - self._offset, reason)
+            if len(data) > MAX_SEARCH_BYTES:
+                self._give_up()
+            return False
+        self._tail = None
+        self._add_damage(Damage(self._offset, following, reason))
+        self._offset += following
+        return True
+
+    def _add(self, data: bytes, frames: Frames) -> None:
+        """Add the values of records; `data` starts at the current offset."""
+        self._tail = None
+        for row in np.flatnonzero(~frames.is_valid)[:MAX_DAMAGES].tolist():
+            reason = msg("reader.run_data_checksum_wrong", "the checksum of a record is wrong")
+            first, size = int(frames.start[row]), int(frames.size[row])
+            self._add_damage(Damage(self._offset + first, size, reason))
+        start, size = frames.start[frames.is_valid], frames.size[frames.is_valid]
+        parse = events.parse_events if self.kind == "tensorboard" else records.parse_records
+        parsed = parse(data, start, size)
+        if parsed.damaged:
+            reason = msg("reader.run_data_messages_damaged", f"{parsed.damaged:,} messages are damaged")
+            self._add_damage(Damage(self._offset, frames.next, reason))
+        self.restarts += parsed.restarts
+        self._add_values(data, parsed)
+        self._offset += frames.next
+        self.version += 1
+
+    def _add_damage(self, damage: Damage) -> None:
+        self.damages.append(damage)
+        if len(self.damages) >= MAX_DAMAGES:
+            self._give_up()
+
+    def _give_up(self) -> None:
+        """Read no more of a file that is damaged beyond repair."""
+        self.problem = msg("reader.run_data_rest_not_read", f"{self.name} is too damaged: the rest of it is not read")
+
+    def _add_values(self, data: bytes, parsed: ParsedRecords) -> None:
+        rows = parsed.rows
+        order = np.argsort(rows.tag, kind="stable")
+        bounds = np.searchsorted(rows.tag[order], np.arange(len(parsed.tags) + 1))
+        for tag, name in enumerate(parsed.tags):
+            chosen = order[bounds[tag] : bounds[tag + 1]]
+            series = self._series_of(name, data, rows, chosen) if len(chosen) else None
+            if series:
+                self._extend(series, data, rows.select(chosen))
+
+    def _series_of(self, tag: bytes, data: bytes, rows: ValueRows, chosen: Ints) -> Series | None:
+        """Return the series of a tag, `None` if there are too many or the tag is too long."""
+        name = tag.decode("utf-8", "replace")
+        series = self.series.get(name)
+        if series is None:
+            if len(self.series) >= MAX_TAGS or len(tag) > MAX_TAG_BYTES:
+                reason = msg("reader.run_data_tags_not_read", "tags that are too long or too many were not read")
+                if not any(damage.reason == reason for damage in self.damages):
+                    self._add_damage(Damage(self._offset, 0, reason))
+                return None
+            series = self.series[name] = Series()
+            if self.kind == "tensorboard":
+                first = int(chosen[0])
+                _describe(series, data[int(rows.start[first]) : int(rows.start[first] + rows.size[first])])
+        return series
+
+    def _extend(self, series: Series, data: bytes, rows: ValueRows) -> None:
+        """Append the rows of one tag to its series."""
+        self.memory_bytes += _ROW_BYTES * len(rows.step)
+        dtype: np.dtype[Any] = np.dtype(np.float32)
+        is_scalar = rows.field == (records.VALUE if self.kind == "visualdl" else events.SIMPLE_VALUE)
+        if self.kind == "tensorboard":
+            is_tensor = (rows.field == events.TENSOR) & (series.plugin == "scalars")
+            if is_tensor.any():
+                numbers, is_known, is_double = events.tensor_scalars(data, rows, is_tensor)
+                at = np.flatnonzero(is_tensor)[is_known]
+                rows.number[at], is_scalar[at] = numbers[is_known], True
+                dtype = np.dtype(np.float64) if is_double.any() else dtype
+        if is_scalar.any():
+            series.add_points(Points(rows.step, rows.wall_ns, rows.number.astype(dtype)).select(is_scalar))
+        is_sample = ~is_scalar & (rows.field > 0)
+        if is_sample.any():
+            series.add_samples(_samples(rows, is_sample, self._offset))
+
+
+def _samples(rows: ValueRows, chosen: Mask, offset: int) -> Samples:
+    return Samples(
+        rows.step[chosen],
+        rows.wall_ns[chosen],
+        rows.field[chosen].astype(np.int64),
+        rows.start[chosen] + offset,
+        rows.size[chosen],
+    )
+
+
+def _describe(series: Series, value: bytes) -> None:
+    """Set the properties of a series from the metadata of its first value."""
+    try:
+        metadata = Message(value).message(events.METADATA)
+        plugin = metadata.message(1)
+        series.plugin, series.content = plugin.text(1), bytes(plugin.content(2))
+        series.display_name, series.description = metadata.text(2), metadata.text(3)
+    except ProtobufError:
+        return
+
+
+def _read_fully(file: FileIO, size: int) -> bytes:
+    """Return the next bytes, fewer only at the end of the file."""
+    parts: list[bytes] = []
+    while size > 0 and (part := file.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def recognize_kind(head: bytes) -> Kind | None:
+    """Return the format of a file of run data by its first bytes, `None` for another file."""
+    kinds: tuple[Kind, ...] = ("tensorboard", "visualdl")
+    return next((kind for kind in kinds if starts_with_record(head, kind)), None)
+
+
+def starts_with_record(head: bytes, kind: Kind) -> bool:
+    """Return whether a record of this format starts at the first byte."""
+    frames = split_frames(head, kind)
+    return len(frames.start) > 0 or (not frames.is_damaged and frames.needed > 0)

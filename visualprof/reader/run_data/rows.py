@@ -1,0 +1,66 @@
+"""The values in the records of a file, as rows that are the same for TensorBoard and VisualDL."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from visualprof.reader.trace.types import Floats, Ids, Ints, Mask
+
+UNKNOWN_NS = -(1 << 63)  # a time that is missing or out of range
+
+
+class RestartMark(NamedTuple):
+    """A note of the writer that it starts again at a step."""
+
+    step: int
+    wall_ns: int
+
+
+class ValueRows(NamedTuple):
+    """Logged values, in the order of the file; all columns are (n,).
+
+    Attributes:
+        step: The step.
+        wall_ns: Unix time, `UNKNOWN_NS` if missing.
+        tag: Index in `tags`.
+        field: Number of the field that holds the value in its message, 0 for none.
+        number: The value of a scalar, NaN for others.
+        start: Offset of the message of the value in the data.
+        size: Size of that message.
+    """
+
+    step: Ints
+    wall_ns: Ints
+    tag: Ids
+    field: Ids
+    number: Floats
+    start: Ints
+    size: Ints
+
+    def select(self, rows: Ints | Mask) -> ValueRows:
+        """Return the rows at indexes, or at which a mask holds."""
+        return ValueRows(
+            step=self.step[rows],
+            wall_ns=self.wall_ns[rows],
+            tag=self.tag[rows],
+            field=self.field[rows],
+            number=self.number[rows],
+            start=self.start[rows],
+            size=self.size[rows],
+        )
+
+
+class ParsedRecords(NamedTuple):
+    """The content of records.
+
+    Attributes:
+        rows: The logged values.
+        tags: Names of the series, as in the file.
+        restarts: Restarts that the writer noted.
+        damaged: Number of records that are not valid messages.
+    """
+
+    rows: ValueRows
+    tags: list[bytes]
+    restarts: list[RestartMark]
+    damaged: int
