@@ -145,6 +145,7 @@ QUERIES = {
     "GET replay/script": "run=RUN&operator=aten::mm",
     "GET replay/call": "run=RUN&operator=aten::mm",
     "GET query": "run=RUN&sql=SELECT 1",
+    "GET query/schema": "run=RUN",
     "GET evaluation/overlay": "reports=RUN",
     "GET evaluation/point": "report=RUN&batch=1",
     "POST models": "name=a.onnx",
@@ -166,6 +167,8 @@ BODIES: dict[str, Any] = {
     "POST live/record": {"run": "RUN"},
     "POST query": {"run": "RUN", "sql": "SELECT 1"},
     "POST query/cancel": {"id": "x"},
+    "POST query/saved": {"name": "mine", "sql": "SELECT 1"},
+    "PATCH query/saved/<saved>": {"sql": "SELECT 2"},
     "POST users": {"email": "x@example.org", "password": "x"},
     "PATCH users/<user>": {},
     "POST invitations": {},
@@ -239,6 +242,9 @@ def asked(team: Team) -> Asked:
     link = ann.ask("POST", "links", json={"run": team.run}).get_json()["links"][0]["id"]
     model = ann.ask("POST", "registry", json={"name": "ann's model", "blob": team.blob}).get_json()["model"]["id"]
     ann.ask("PUT", f"registry/{model}/aliases/best", json={"number": 1})
+    saved = ann.ask("POST", "query/saved", json={"name": "ann's query", "sql": "SELECT 1"}).get_json()["queries"][0][
+        "id"
+    ]
     return Asked(
         team,
         {
@@ -258,6 +264,7 @@ def asked(team: Team) -> Asked:
             "<user>": team.ids["ann"],
             "<agent>": machine(ann, "ann's box")[0],
             "<link>": link,
+            "<saved>": saved,
             "<holder>": team.ids["ann"],
             "<booking>": "none",
         },
@@ -315,7 +322,7 @@ def test_no_list_contains_items_of_other_users(asked: Asked, name: str) -> None:
     with team.remote.open().database.write() as connection:
         notify(connection, [team.ids["ann"]], "job_finished", team.job, "ann's", time.time_ns())
     paths = ("runs", "runs/changes", "live", "jobs", "models", "evaluation", "projects", "agents", "account", "notices")
-    paths += ("registry", "cases")
+    paths += ("registry", "cases", "query/saved")
     for path in paths:
         text = browser.ask("GET", path).get_data(as_text=True)
         for secret in (team.job, team.blob, "ann"):

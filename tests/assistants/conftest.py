@@ -13,4 +13,4 @@ if find_spec("mcp"):
 
     __all__ = ["assistant"]
 else:
-    collect_ignore = ["test_mcp_protocol.py", "test_mcp_tools.py", "test_mcp_transports.py"]
+    collect_ignore = ["test_mcp_protocol.py", "test_mcp_queries.py", "test_mcp_tools.py", "test_mcp_transports.py"]

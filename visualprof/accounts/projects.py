@@ -17,6 +17,7 @@ from visualprof.messages import msg
 from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.store.database import Database, next_revision
 from visualprof.remote.queue.store.model_tables import models
+from visualprof.remote.queue.store.query_tables import saved_queries
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.retention import delete_rule
 from visualprof.remote.queue.store.tables import grants, members, projects, runs, users
@@ -39,6 +40,15 @@ class Projects:
                 if row.project in of_project:
                     of_project[row.project].append(Member(row.id, row.email, row.name))
         return [Project(row.id, row.name, of_project[row.id]) for row in rows]
+
+    def require_visible(self, project: str | None, viewer: str | None) -> None:
+        """Check that a viewer may share with a project; None is no project.
+
+        Raises:
+            NotFound: There is no such project, or the viewer is not a member.
+        """
+        if project is not None and project not in {visible.id for visible in self.list_visible(viewer)}:
+            raise NotFound(msg("accounts.there_no_project", f"there is no project {project[:40]!r}"))
 
     def create(self, actor: Actor, name: str) -> str:
         """Create a project with the actor as member; return its id.
@@ -75,7 +85,7 @@ class Projects:
             )
 
     def delete(self, actor: Actor, project: str) -> None:
-        """Delete a project; its runs and models become private to their owners.
+        """Delete a project; its runs, models and saved queries become private to their owners.
 
         Raises:
             NotFound: There is no such project, or the actor is not a member.
@@ -86,7 +96,8 @@ class Projects:
             private = {"project": None, "visibility": "private", "revision": next_revision(connection, "runs")}
             connection.execute(theirs.values(private))
             unshared = {"project": None, "visibility": "private"}
-            connection.execute(update(models).where(models.c.project == project).values(unshared))
+            for table in (models, saved_queries):
+                connection.execute(update(table).where(table.c.project == project).values(unshared))
             connection.execute(delete(members).where(members.c.project == project))
             connection.execute(delete(grants).where(grants.c.holder == project))
             connection.execute(delete(projects).where(projects.c.id == project))

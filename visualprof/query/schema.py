@@ -116,6 +116,10 @@ FUNCTIONS: dict[str, Macro] = {
 }
 
 
+# Tables with one row per event, whose `id` is the event
+EVENT_TABLES = frozenset({"slice", "kernel", "op", "copy", "collective", "range", "module", "python"})
+
+
 def kind_of_result(name: str) -> Kind | None:
     """Return the kind of a column of a result by its name, such as `dur`, `sum(dur)` or `total_ns`; None if unknown."""
     text = name.strip().strip('"').lower()

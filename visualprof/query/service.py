@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 from visualprof.errors import VisualprofError
@@ -24,6 +25,19 @@ MAX_DOWNLOAD_ROWS, MAX_DOWNLOAD_BYTES = 1_000_000, 64 << 20
 _Key = tuple[str, tuple[TraceFile, ...]]
 
 
+@dataclass(frozen=True)
+class QueryLimits:
+    """Limits of each query, in seconds.
+
+    Attributes:
+        interrupt_s: Time after which DuckDB is asked to stop the statement.
+        kill_s: Time after which the process is killed.
+    """
+
+    interrupt_s: float = INTERRUPT_S
+    kill_s: float = KILL_S
+
+
 class TooManyQueries(VisualprofError, status=429):
     """The user, or the server, already runs as many queries as allowed."""
 
@@ -34,14 +48,16 @@ class QueryService:
     Args:
         start: Starts a process with open traces.
         clock: Monotonic time in seconds.
+        limits: Limits of each query.
     """
 
     def __init__(
         self,
         start: Callable[[Sequence[TraceFile]], QueryProcess] = QueryProcess,
         clock: Callable[[], float] = time.monotonic,
+        limits: QueryLimits = QueryLimits(),
     ) -> None:
-        self._start, self._clock = start, clock
+        self._start, self._clock, self._limits = start, clock, limits
         self._lock = threading.Lock()
         self._running: dict[str, tuple[str, QueryProcess | None]] = {}
         self._canceled: set[tuple[str, str]] = set()
@@ -84,9 +100,10 @@ class QueryService:
             format=format,
             max_rows=min(max_rows, MAX_DOWNLOAD_ROWS if is_file else MAX_ROWS),
             max_bytes=MAX_DOWNLOAD_BYTES if is_file else MAX_BYTES,
-            interrupt_s=INTERRUPT_S,
+            interrupt_s=self._limits.interrupt_s,
         )
-        return self._use(user, traces, query_id, lambda process: process.query(message, KILL_S, is_disconnected))
+        kill_s = self._limits.kill_s
+        return self._use(user, traces, query_id, lambda process: process.query(message, kill_s, is_disconnected))
 
     def count(self, user: str, traces: Sequence[TraceFile]) -> dict[str, int]:
         """Return the number of rows of each table. Errors: as for `run`."""

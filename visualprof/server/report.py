@@ -209,7 +209,7 @@ class _ReportContents:
         self._add_run()
         views: list[dict[str, Any]] = json.loads(self._asked.raw("views"))["views"]
         shown = [view for view in views if view["name"] in self._span["views"] and view["subject"] in ("trace", "run")]
-        self._answers["views"] = {"views": shown}
+        self._answers["views"] = {"views": shown, "queries": False}
         self._answers["status"] = {
             "version": version,
             "native_reader": "",

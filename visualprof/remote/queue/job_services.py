@@ -13,6 +13,7 @@ if TYPE_CHECKING:  # the API imports this module before the database opens; thes
     from visualprof.remote.queue.store.pending_uploads import PendingUploads
     from visualprof.remote.queue.store.quotas import Quotas
     from visualprof.remote.queue.store.registry import Registry
+    from visualprof.remote.queue.store.saved_queries import SavedQueries
     from visualprof.remote.queue.store.signing import Signer
     from visualprof.remote.queue.tasks.job_deleter import JobDeleter
     from visualprof.remote.queue.tasks.jobs import Jobs
@@ -55,6 +56,7 @@ class JobServices:
     quotas: Quotas
     pending_uploads: PendingUploads
     registry: Registry
+    saved_queries: SavedQueries
     maintenance: MaintenanceThread | None = None
     notify_bridge: PgNotifyBridge | None = None
     mirror: Mirror | None = None

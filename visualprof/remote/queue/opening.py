@@ -19,6 +19,7 @@ from visualprof.remote.queue.store.postgresql import open_database
 from visualprof.remote.queue.store.quotas import Quotas
 from visualprof.remote.queue.store.registry import Registry
 from visualprof.remote.queue.store.s3 import Bucket
+from visualprof.remote.queue.store.saved_queries import SavedQueries
 from visualprof.remote.queue.store.signing import Signer
 from visualprof.remote.queue.tasks.job_deleter import JobDeleter
 from visualprof.remote.queue.tasks.jobs import Jobs
@@ -134,6 +135,7 @@ def _build_services(
         quotas=Quotas(database),
         pending_uploads=PendingUploads(database),
         registry=Registry(database, store),
+        saved_queries=SavedQueries(database),
         mirror=mirror,
     )
 

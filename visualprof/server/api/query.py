@@ -14,7 +14,7 @@ from visualprof.messages import msg
 from visualprof.query.errors import DuckDbMissing
 from visualprof.query.pipe import Head, TraceFile
 from visualprof.query.sandbox import landlock_version
-from visualprof.query.schema import FUNCTIONS, TABLES
+from visualprof.query.schema import EVENT_TABLES, FUNCTIONS, TABLES
 from visualprof.query.service import MAX_DOWNLOAD_ROWS, MAX_ROWS, QueryService, is_installed
 from visualprof.query.stored import STORED, stored_query
 from visualprof.reader.logdir.listing import Span
@@ -134,11 +134,16 @@ class SchemaTable(msgspec.Struct):
     """A table with its definition.
 
     Attributes:
+        name: Name of the table.
+        definition: Meaning of a row.
+        has_events: Whether a row is an event, and `id` its number on the timeline.
+        columns: The columns.
         rows: Number of rows in the requested span; None without one.
     """
 
     name: str
     definition: str
+    has_events: bool
     columns: list[SchemaColumn]
     rows: int | None = None
 
@@ -267,6 +272,7 @@ class Queries(Resource):
             SchemaTable(
                 table.name,
                 table.definition,
+                table.name in EVENT_TABLES,
                 [SchemaColumn(c.name, c.type, c.kind, c.unit, c.definition) for c in table.columns.values()],
                 counts.get(table.name),
             )

@@ -127,7 +127,7 @@ class Registry(Resource):
                 msg("server.project_named_visibility_no", "project: to be named for this visibility, and for no other")
             )
         else:
-            self._check_project_member(body.project)
+            self._accounts.projects.require_visible(body.project, current_principal().viewer)
         return self._registered(self._open_writable_queue().registry.update(model, current_requester(), **values))
 
     @mutation("DELETE", "/registry/<model>", errors={**CHANGE_ERRORS, 409: "a job uses a version"})
@@ -211,18 +211,6 @@ class Registry(Resource):
             if model_version.number == number:
                 return registered, model_version
         raise NotFound(msg("server.no_version", f"{registered.name} has no version {number}"))
-
-    def _check_project_member(self, project: str | None) -> None:
-        """Check that the current user is a member of the project.
-
-        Raises:
-            NotFound: The current user is not a member of such a project.
-        """
-        accounts = self._accounts
-        if project is not None and project not in {
-            visible_project.id for visible_project in accounts.projects.list_visible(current_principal().viewer)
-        }:
-            raise NotFound(msg("server.there_no_project", f"there is no project {project[:40]!r}"))
 
     def _registered(self, model: RegisteredModel) -> RegisteredAnswer:
         row_builder = RowBuilder(

@@ -126,9 +126,15 @@ class ViewInfo(msgspec.Struct):
 
 
 class ViewsAnswer(msgspec.Struct):
-    """Every view, in the order of the tabs."""
+    """Every view, in the order of the tabs.
+
+    Attributes:
+        views: The views.
+        queries: Whether the web UI has a page for SQL queries.
+    """
 
     views: list[ViewInfo]
+    queries: bool
 
 
 class ChartsAnswer(msgspec.Struct):
@@ -157,7 +163,8 @@ class Views(Resource):
     @get("/views", needs="link")
     def views(self) -> ViewsAnswer:
         """List every view, in the order of the tabs."""
-        return ViewsAnswer([ViewInfo(v.name, v.subject, list_parameters(v), v.charts is not None) for v in all_views()])
+        views = [ViewInfo(v.name, v.subject, list_parameters(v), v.charts is not None) for v in all_views()]
+        return ViewsAnswer(views, self._settings.access.queries != "off")
 
     @get("/view/<name>", media=("application/json", "text/csv", TSV_TYPE), errors=SPAN_ERRORS, needs="link")
     def view(self, name: str, query: ViewQuery) -> Answer | Response:

@@ -31,7 +31,7 @@ from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import BadParameter, VisualprofError
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import DatabaseUnavailable, DiskFull, ServerBusy
-from visualprof.remote.queue.store.model_tables import metadata  # which then has every table
+from visualprof.remote.queue.store.query_tables import metadata  # which then has every table
 from visualprof.remote.queue.store.tables import REVISIONS, audit, revisions
 
 if TYPE_CHECKING:

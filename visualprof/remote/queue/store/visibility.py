@@ -11,6 +11,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Select, Table, and_, func, not_, or_, select
 
 from visualprof.remote.queue.store.model_tables import models
+from visualprof.remote.queue.store.query_tables import saved_queries
 from visualprof.remote.queue.store.tables import agents, bookings, grants, jobs, members, runs, users
 
 _CACHED_VIEWERS = 256  # statements are cached because building one takes longer than running it
@@ -18,7 +19,7 @@ _agent = agents.alias("machine")
 
 
 def is_visible(viewer: str, table: Table = runs) -> ColumnElement[bool]:
-    """Return a condition on `runs` or `models`: owned by the viewer, shared with a project of theirs, or public."""
+    """Return a condition on a table such as `runs`: owned by the viewer, shared with a project of theirs, or public."""
     projects = select(members.c.project).where(members.c.user == viewer)
     shared = and_(table.c.visibility == "project", func.coalesce(table.c.project, "").in_(projects))
     return or_(func.coalesce(table.c.owner, "") == viewer, table.c.visibility == "public", shared)
@@ -43,6 +44,12 @@ def visible_models(viewer: str | None) -> Select[Any]:
         return select(models)
     is_user = select(users.c.id).where(users.c.id == viewer).exists()
     return select(models).where(is_user, is_visible(viewer, models))
+
+
+@lru_cache(_CACHED_VIEWERS)
+def visible_queries(viewer: str | None) -> Select[Any]:
+    """Return a query for the saved queries that a viewer may see."""
+    return select(saved_queries) if viewer is None else select(saved_queries).where(is_visible(viewer, saved_queries))
 
 
 @lru_cache(_CACHED_VIEWERS)
