@@ -17,7 +17,16 @@ from tests.e2e.test_accessibility import violations_now
 
 
 def runs(page: Page) -> Locator:
-    return page.get_by_role("table", name="Runs").locator(".rows [role=row]")
+    return page.get_by_role("grid", name="Runs").locator(".rows [role=row]")
+
+
+def cell(page: Page, row: Locator, column: str) -> Locator:
+    names = (
+        page.get_by_role("grid", name="Runs")
+        .get_by_role("columnheader")
+        .evaluate_all("heads => heads.map((head) => head.getAttribute('aria-label'))")
+    )
+    return row.get_by_role("gridcell").nth(names.index(column))
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -28,10 +37,10 @@ def test_the_first_page_lists_the_runs_with_the_numbers_of_their_overviews(
     expect(page).to_have_url(re.compile("#/runs"))
     row = runs(page).filter(has_text="pytorch-h200/cnn")
     headline = samples.get("view/overview", run="pytorch-h200/cnn")
-    expect(row.locator(".step")).to_have_text(expected_text.duration(headline["headline"]["step_median_ns"]))
-    expect(row.locator(".utilization")).to_have_text(expected_text.ratio(headline["devices"][0]["utilization"]))
-    expect(row.locator(".device")).to_have_text("NVIDIA H200")
-    expect(runs(page).filter(has_text="paddle-cpu").locator(".utilization")).to_have_text("–")
+    expect(cell(page, row, "Step time")).to_have_text(expected_text.duration(headline["headline"]["step_median_ns"]))
+    expect(cell(page, row, "Utilization")).to_have_text(expected_text.ratio(headline["devices"][0]["utilization"]))
+    expect(cell(page, row, "Device")).to_have_text("NVIDIA H200")
+    expect(cell(page, runs(page).filter(has_text="paddle-cpu"), "Utilization")).to_have_text("–")
     assert raw_keys(page) == []
     assert violations_now(page) == []
 
@@ -39,16 +48,30 @@ def test_the_first_page_lists_the_runs_with_the_numbers_of_their_overviews(
 def test_runs_are_searched_sorted_and_opened(samples: Dashboard, visit: Visits) -> None:
     page = visit(samples, "runs")
     page.get_by_role("searchbox", name="Search runs").fill("h200")
-    page.get_by_role("button", name="Step time").click()
+    page.get_by_role("button", name="Step time", exact=True).click()
     expect(page.get_by_role("columnheader", name="Step time")).to_have_attribute("aria-sort", "descending")
     expect(runs(page).first).to_contain_text("pytorch-h200/cnn")
-    page.get_by_role("button", name="Step time").click()
+    page.get_by_role("button", name="Step time", exact=True).click()
     expect(runs(page).first).to_contain_text("pytorch-h200/transformer")
     page.get_by_role("link", name="pytorch-h200/transformer").click()
     expect(page).to_have_url(re.compile("#/overview"))
     expect(page.locator("main")).to_contain_text("Step time")
     open_page(page, "Runs")
     expect(runs(page).first).to_contain_text("pytorch-h200/transformer")
+
+
+def test_columns_are_hidden_for_good_and_several_sort_the_list(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "runs")
+    heads = page.get_by_role("grid", name="Runs").get_by_role("columnheader")
+    page.get_by_role("button", name="Framework", exact=True).click()
+    page.get_by_role("button", name="Step time", exact=True).click(modifiers=["Shift"])
+    expect(page).to_have_url(re.compile("sort=framework(,|%2C)step"))
+    page.get_by_role("button", name="Columns").click()
+    page.get_by_role("checkbox", name="Size", exact=True).uncheck()
+    expect(heads.filter(has_text="Size")).to_have_count(0)
+    page.reload()
+    expect(heads.filter(has_text="Warnings")).to_have_count(1)
+    expect(heads.filter(has_text="Size")).to_have_count(0)
 
 
 def test_two_selected_runs_are_compared_with_the_older_one_as_the_base(samples: Dashboard, visit: Visits) -> None:

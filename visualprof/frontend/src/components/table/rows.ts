@@ -1,5 +1,6 @@
 // The rows of a table: where their cells come from, and how they are shown.
 import type { Cell } from "../../api/model";
+import type { Column } from "./columns";
 import type { RowLink } from "./row-links";
 
 /** A row: returns the value of a column, undefined while the row is not loaded. */
@@ -37,6 +38,14 @@ export interface RowDisplay {
   reveal?: number;
   /** The row that a link leads to, and its name in the link. */
   marked?: { index: number; key: string } | undefined;
+}
+
+/** What the content of a cell may depend on. */
+export interface CellScope {
+  row: TableRow;
+  column: Column;
+  /** The text that the cell shows by default. */
+  text: string;
 }
 
 export function rowAt(data: TableData, index: number): TableRow {

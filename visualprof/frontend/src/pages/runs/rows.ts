@@ -1,6 +1,7 @@
 // The rows of the list of runs: from the list that the shell polls, completed by the main numbers of each run.
-import type { Run, RunHeadline, Span } from "../../api";
-import { sortRows } from "../../lib/sort-rows";
+import type { Cell, Kinds, Run, RunHeadline, Span } from "../../api";
+import { sortRows, type SortKeys } from "../../lib/sort-rows";
+import { textOr } from "../../locales";
 import { runSpans } from "../../state/runs";
 
 export interface RunRow {
@@ -17,22 +18,24 @@ export interface RunRow {
   headline: RunHeadline | null | undefined;
 }
 
-export const SORT_KEYS = [
-  "name",
-  "framework",
-  "device",
-  "steps",
-  "step",
-  "utilization",
-  "date",
-  "size",
-  "warnings",
-] as const;
-export type SortKey = (typeof SORT_KEYS)[number];
+/** The columns in their usual order, with the kinds of their values. */
+export const KINDS = {
+  name: "name",
+  framework: "word",
+  device: "word",
+  steps: "count",
+  step: "ns",
+  utilization: "ratio",
+  date: "moment",
+  size: "bytes",
+  warnings: "count",
+} as const satisfies Kinds;
+
+const HEADLINE_COLUMNS: readonly string[] = ["device", "step", "utilization"];
 
 /** Whether sorting needs the main numbers of all runs. */
-export function needsHeadlines(key: string): boolean {
-  return key === "device" || key === "step" || key === "utilization";
+export function needsHeadlines(keys: SortKeys): boolean {
+  return keys.some(({ column }) => HEADLINE_COLUMNS.includes(column));
 }
 
 /** Identifies the content of a run: numbers of an older content are asked for again. */
@@ -68,14 +71,17 @@ function countText(name: string, names: readonly string[]): string {
   return count > 1 ? `${count} × ${name}` : name;
 }
 
-function sortValue(row: RunRow, key: SortKey): string | number | null {
-  switch (key) {
+/** Return the value of a column: undefined while it is requested, null if it is unknown. */
+export function cellOf(row: RunRow, column: string): Cell | undefined {
+  const isRequested = row.headline === undefined && row.first?.state === "ready";
+  if (isRequested && HEADLINE_COLUMNS.includes(column)) return undefined;
+  switch (column) {
     case "name":
       return row.run.name || row.run.id;
     case "framework":
-      return row.run.frameworks.join(" ") || null;
+      return row.run.frameworks.map((name) => textOr(`framework.${name}`, name)).join(", ") || null;
     case "device":
-      return deviceText(row);
+      return textOr(`device_type.${deviceText(row)}`, deviceText(row) ?? "") || null;
     case "steps":
       return row.steps;
     case "step":
@@ -87,16 +93,18 @@ function sortValue(row: RunRow, key: SortKey): string | number | null {
     case "size":
       return row.size_bytes;
     case "warnings":
-      return row.warnings + row.failed;
+      return row.warnings + row.failed || null;
+    default:
+      return null;
   }
 }
 
 /** Return the rows that contain all words of a search, in order. */
-export function arrange(rows: readonly RunRow[], search: string, key: SortKey, order: string): RunRow[] {
+export function arrange(rows: readonly RunRow[], search: string, keys: SortKeys): RunRow[] {
   const words = search.toLowerCase().split(/\s+/).filter(Boolean);
   const matching = rows.filter((row) => {
     const text = [row.run.name, row.run.id, ...row.run.frameworks, deviceText(row) ?? ""].join(" ").toLowerCase();
     return words.every((word) => text.includes(word));
   });
-  return sortRows(matching, [{ column: key, descending: order === "desc" }], (row) => sortValue(row, key));
+  return sortRows(matching, keys, cellOf);
 }
