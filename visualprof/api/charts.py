@@ -6,22 +6,22 @@ ECharts from this package in an isolated frame.
 
 from __future__ import annotations
 
-import html
 import json
-import os
 from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from visualprof.api.extras import require
 from visualprof.errors import MissingData
+
+if TYPE_CHECKING:
+    from visualprof.api.view_chart import ViewChart
 
 FRONTEND = Path(__file__).parents[1] / "frontend"
 # In a wheel, and in a checkout whose web UI is not built.
 ECHARTS_FILES = tuple(FRONTEND / folder / "echarts.min.js" for folder in ("dist", "node_modules/echarts/dist"))
 
-HEIGHT_PX = 400
 _SCALED = "const u=[%s].find(p=>Math.abs(x)>=p[1])||['%s',1];return +(x/u[1]).toPrecision(4)+' '+u[0];"
 _FORMATTERS = {
     "ns": _SCALED % ("['s',1e9],['ms',1e6],['µs',1e3]", "ns"),
@@ -29,17 +29,6 @@ _FORMATTERS = {
     "ratio": "return (x*100).toFixed(1)+' %';",
     "count": "return x.toLocaleString('en');",
 }
-_PAGE = """<!DOCTYPE html>
-<meta charset="utf-8"><title>{title}</title>
-<style>html,body,#chart{{margin:0;height:100%;width:100%}}</style>
-<div id="chart"></div>
-<script>{echarts}</script>
-<script>
-const chart = echarts.init(document.getElementById("chart"));
-chart.setOption({options});
-addEventListener("resize", () => chart.resize());
-</script>
-"""
 
 
 @cache
@@ -55,58 +44,21 @@ def echarts_script() -> str:
     raise MissingData("this installation has no charts", "pip install visualprof")
 
 
-def make_chart(option: Mapping[str, Any], title: str) -> Any:
+def make_chart(option: Mapping[str, Any], title: str) -> ViewChart:
     """Return an ECharts option of a view as a pyecharts chart, which `set_global_opts` can change."""
-    return _chart_class()(resolve_tokens(option), title)
+    return chart_class()(resolve_tokens(option), title)
 
 
-@cache
-def _chart_class() -> Any:
-    base: Any = require("pyecharts.charts.chart").Chart
+def chart_class() -> type[ViewChart]:
+    """Return the class of charts.
 
-    class ViewChart(base):
-        """A chart of a view. It shows itself in notebooks and renders to HTML without a network."""
-
-        def __init__(self, options: dict[str, Any], title: str) -> None:
-            super().__init__()
-            self.title = title
-            lists = {name: _as_list(options[name]) for name in ("legend", "xAxis", "yAxis") if name in options}
-            self.options.update({**options, **lists})
-
-        def set_global_opts(self, *arguments: Any, **options: Any) -> Any:
-            """Change the chart as in pyecharts. The formats of the tooltip stay unless `tooltip_opts` is given."""
-            tooltip = self.options.get("tooltip")
-            super().set_global_opts(*arguments, **options)
-            if tooltip and options.get("tooltip_opts") is None:
-                self.options["tooltip"] = tooltip
-            return self
-
-        def render(self, path: str | os.PathLike[str] = "chart.html", *_: Any, **__: Any) -> str:
-            """Write the chart as an HTML file that needs no network, and return its path."""
-            Path(path).write_text(self.page(), encoding="utf-8")
-            return str(path)
-
-        def page(self) -> str:
-            """Return the chart as an HTML page that needs no network."""
-            return _PAGE.format(
-                title=html.escape(self.title),
-                echarts=echarts_script(),
-                options=self.dump_options().replace("</", "<\\/"),
-            )
-
-        def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-            source = html.escape(self.page())
-            frame = (
-                f'<iframe sandbox="allow-scripts" width="100%" height="{HEIGHT_PX}" style="border:0" srcdoc="{source}">'
-            )
-            return {"text/html": f"{frame}</iframe>", "text/plain": f"<chart {self.title}>"}
+    Raises:
+        MissingData: pyecharts is not installed.
+    """
+    require("pyecharts")
+    from visualprof.api.view_chart import ViewChart
 
     return ViewChart
-
-
-def _as_list(value: Any) -> list[Any]:
-    """Return the form in which pyecharts keeps axes and legends."""
-    return list(cast("Sequence[Any]", value)) if isinstance(value, (list, tuple)) else [value]
 
 
 def resolve_tokens(value: Any) -> Any:

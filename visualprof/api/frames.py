@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visualprof.api.extras import require
-from visualprof.query.schema import TABLES
+from visualprof.query.schema import TABLES, SqlType
 from visualprof.query.tables import Source, Values
+from visualprof.query.tables.columns import Role
+from visualprof.query.tables.numbering import id_offsets, time_origins
+from visualprof.reader.trace import Mask
 
 if TYPE_CHECKING:
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
@@ -18,60 +22,112 @@ if TYPE_CHECKING:
 COSTLY_COLUMNS = frozenset(["stack"])
 
 
-def table_frame(sources: Sequence[Source], origins: Sequence[int], table: str, columns: Sequence[str] = ()) -> Any:
-    """Return a table as a pandas frame, with the columns, names and times of `OpenedProfile.sql`.
+def table_frame(sources: Sequence[Source], table: str, columns: Sequence[str] = ()) -> pd.DataFrame:
+    """Return a table as a pandas frame, with the columns, ids and times of `OpenedProfile.sql`.
 
     Numbers share the memory of the trace if it stores them as they are, and are then read-only. Texts are categories.
 
     Args:
         sources: The traces.
-        origins: Time 0 in the clock of each trace.
         table: Name of the table.
-        columns: Names of columns (default: all but `stack`).
+        columns: Names of columns (default: all but `stack`; `rank` and `trace` only with several traces).
     """
     pandas = require("pandas")
-    declared = list(TABLES[table].columns)
-    wanted = list(columns) or [name for name in declared if name not in COSTLY_COLUMNS]
-    frames: list[pd.DataFrame] = []
-    first = 0
-    for number, (source, origin) in enumerate(zip(sources, origins, strict=True)):
-        offsets = {"event": first, "step": 0, "track": 0}
-        series = {name: _column(pandas, source, table, name, origin, offsets) for name in wanted if name in declared}
-        frame = pandas.DataFrame({name: s for name, s in series.items() if s is not None}, copy=False)
-        for name, value in (("rank", source.rank), ("trace", number)):
-            if name in wanted and len(sources) > 1:
-                frame[name] = value
-        frames.append(frame)
-        first += len(source.trace.events)
-    return frames[0] if len(frames) == 1 else pandas.concat(frames, ignore_index=True)
+    declared = TABLES[table].columns
+    left_out = COSTLY_COLUMNS if len(sources) > 1 else COSTLY_COLUMNS | {"rank", "trace"}
+    names = list(columns) or [name for name in declared if name not in left_out]
+    numbering = list(zip(sources, id_offsets(sources), time_origins(sources), strict=True))
+    anchor = next(iter(declared))
+    sizes = [_size(source, table, anchor) for source in sources]
+    arrays: dict[str, list[Any]] = {name: [] for name in names}
+    for number, (source, offsets, origin) in enumerate(numbering):
+        for name in names:
+            if name in ("rank", "trace"):
+                value = number if name == "trace" else source.rank
+                arrays[name].append(_constant(pandas, value, sizes[number]))
+                continue
+            value = source.column(table, name)
+            sql_type = declared[name].type
+            if value is None:
+                arrays[name].append(_missing(pandas, sql_type, sizes[number]))
+            else:
+                arrays[name].append(_column(pandas, source, value, sql_type, {**offsets, "time": -origin}))
+    return pandas.DataFrame({name: _joined(pandas, parts) for name, parts in arrays.items()}, copy=False)
 
 
-def _column(pandas: Any, source: Source, table: str, name: str, origin: int, offsets: dict[str, int]) -> Any:
-    """Return a column as a pandas array, `None` if the trace has no such data."""
-    value = source.column(table, name)
-    if value is None:
-        return None
+def _size(source: Source, table: str, anchor: str) -> int:
+    """Return the number of rows of a table of one trace. The anchor is a column that all traces have."""
+    value = source.column(table, anchor)
+    return 0 if value is None else len(value.array)
+
+
+def _column(pandas: Any, source: Source, value: Values, sql_type: SqlType, offsets: Mapping[Role, int]) -> Any:
+    """Return a column as an array that pandas takes without a copy."""
     if value.role == "text":
-        return _categories(pandas, source, value)
+        return _categories(pandas, source.trace.strings if value.texts is None else value.texts, value.array)
     if value.array.dtype == object:
-        return pandas.array(value.array.tolist())
-    array: Any = value.array
-    mask: Any = array == value.missing if value.missing is not None else np.zeros(len(array), bool)
+        values: list[Any] = value.array.tolist()
+        return pandas.Categorical(values) if sql_type == "VARCHAR" else pandas.array(values, dtype=_NULLABLE[sql_type])
+    array = value.array
+    is_missing = _is_missing(value, sql_type)
+    if array.dtype.kind == "f":
+        if sql_type != "BIGINT":
+            return array
+        array = np.where(np.isnan(array), 0, array).astype(np.int64)
     if offset := offsets.get(value.role, 0):
-        array = cast("Any", np.where(mask, array, array.astype(np.int64) + offset))
-    if value.role == "time":
-        array = cast("Any", np.where(mask, 0, array - origin))
-    return pandas.arrays.IntegerArray(array, mask) if array.dtype.kind != "f" and mask.any() else array
+        array = array.astype(np.int64) + offset
+    return array if is_missing is None else pandas.arrays.IntegerArray(array, is_missing)
 
 
-def _categories(pandas: Any, source: Source, value: Values) -> Any:
-    """Return texts as categories. Only used texts become categories, except in a table of all events."""
-    texts = source.trace.strings if value.texts is None else value.texts
-    used, codes = np.unique(value.array, return_inverse=True)
-    names = [texts[int(number)] if number >= 0 else "" for number in used]
+def _is_missing(value: Values, sql_type: SqlType) -> Mask | None:
+    """Return, per row, whether the value is unknown; `None` if all values are known."""
+    if value.array.dtype.kind == "f":
+        is_missing = np.isnan(value.array) if sql_type == "BIGINT" else None
+    else:
+        is_missing = None if value.missing is None else value.array == value.missing
+    return is_missing if is_missing is not None and is_missing.any() else None
+
+
+_NULLABLE: Mapping[SqlType, str] = {"BIGINT": "Int64", "DOUBLE": "Float64", "BOOLEAN": "boolean"}
+
+
+def _missing(pandas: Any, sql_type: SqlType, size: int) -> Any:
+    """Return a column of unknown values."""
+    if sql_type == "VARCHAR":
+        return pandas.Categorical.from_codes(np.full(size, -1, np.int8), categories=[])
+    return np.full(size, np.nan) if sql_type == "DOUBLE" else pandas.array([None] * size, dtype=_NULLABLE[sql_type])
+
+
+def _constant(pandas: Any, value: int | None, size: int) -> Any:
+    return _missing(pandas, "BIGINT", size) if value is None else np.full(size, value, np.int64)
+
+
+def _categories(pandas: Any, texts: Sequence[str], numbers: NDArray[np.integer[Any]]) -> Any:
+    """Return texts by number as categories. Only used texts become categories; negative numbers are unknown."""
+    is_used = np.zeros(len(texts) + 1, bool)  # the last is for -1
+    is_used[numbers] = True
+    is_used[-1] = False
     places: dict[str, int] = {}
-    numbers: list[int] = used.tolist()
-    position = np.array(
-        [-1 if n < 0 else places.setdefault(text, len(places)) for n, text in zip(numbers, names, strict=True)]
-    )
-    return pandas.Categorical.from_codes(position[codes] if len(position) else codes, categories=list(places))
+    code_of_number = np.full(len(texts) + 1, -1, np.min_scalar_type(-len(texts) - 1))
+    for number in cast("list[int]", np.flatnonzero(is_used).tolist()):
+        code_of_number[number] = places.setdefault(texts[number], len(places))
+    return pandas.Categorical.from_codes(code_of_number[numbers], categories=list(places))
+
+
+def _joined(pandas: Any, parts: Sequence[Any]) -> Any:
+    """Return the columns of several traces as one."""
+    if len(parts) == 1:
+        return parts[0]
+    if all(isinstance(part, pandas.Categorical) for part in parts):
+        filled = [part for part in parts if len(part.categories)]
+        if not filled:
+            return pandas.Categorical.from_codes(np.full(sum(map(len, parts)), -1, np.int8), categories=[])
+        known = filled[0].categories
+        typed = [
+            part if len(part.categories) else pandas.Categorical.from_codes(part.codes, categories=known)
+            for part in parts
+        ]
+        return pandas.api.types.union_categoricals(typed)
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.concatenate(parts)
+    return pandas.concat([pandas.Series(part) for part in parts], ignore_index=True).array

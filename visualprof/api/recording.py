@@ -15,6 +15,7 @@ from visualprof.query.schema import TABLES
 if TYPE_CHECKING:
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
 
+    from visualprof.api.view_chart import ViewChart
     from visualprof.query.engine import Engine
     from visualprof.query.tables import Source
     from visualprof.reader.trace import Trace
@@ -115,18 +116,22 @@ class OpenedProfile:
 
         Args:
             name: Name of the table. `args` and `trace` are only available in SQL.
-            columns: Names of columns (default: all but `stack`).
+            columns: Names of columns (default: all but `stack`; `rank` and `trace` only with several traces).
 
         Raises:
-            NotFound: There is no such table.
+            NotFound: There is no such table or column.
             MissingData: pandas is not installed.
         """
         from visualprof.api.frames import table_frame
-        from visualprof.query.engine import time_origins
 
         if name not in TABLES or name in ("args", "trace"):
             raise NotFound(f"there is no table {name!r}", f"tables: {', '.join(TABLES)}")
-        return table_frame(self._sources, time_origins(self._sources), name, columns)
+        for column in columns:
+            if column not in TABLES[name].columns:
+                raise NotFound(
+                    f"the table {name} has no column {column!r}", f"columns: {', '.join(TABLES[name].columns)}"
+                )
+        return table_frame(self._sources, name, columns)
 
     def sql(self, sql: str, parameters: Mapping[str, Any] | None = None) -> Result:
         """Run one SELECT statement over the tables of docs/query-schema.md.
@@ -166,7 +171,7 @@ class OpenedProfile:
         answer = self._answer(name, parameters)
         return ViewResult(answer, lambda chart: self.chart(f"{name}.{chart}", **parameters))
 
-    def chart(self, name: str, *, top: int = 10, **parameters: Any) -> Any:
+    def chart(self, name: str, *, top: int = 10, **parameters: Any) -> ViewChart:
         """Return a chart of a view as a pyecharts chart, which shows itself in notebooks and offline.
 
         Args:
@@ -209,7 +214,7 @@ class OpenedProfile:
             raise BadParameter("a comparison needs two profiles", "visualprof.open([base, new]).diff()")
         params = SIDE.parse({"view": view, **_texts(parameters)})
         base, new = (side_of(path, self._worker, params, self._step_range) for path in self.paths)
-        return ViewResult(compare(view, base, new, ""), self.chart)
+        return ViewResult(compare(view, base, new, ""))
 
     def _answer(self, name: str, parameters: Mapping[str, Any]) -> Answer:
         from visualprof.cli.view import compute_view

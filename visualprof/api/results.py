@@ -6,12 +6,16 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from visualprof.api.extras import require
+from visualprof.errors import NotFound
+from visualprof.query.engine import unique_names
 from visualprof.query.results import to_csv
 
 if TYPE_CHECKING:
     import pandas as pd  # pyright: ignore[reportMissingTypeStubs]
     import polars as pl
+    from duckdb import DuckDBPyRelation
 
+    from visualprof.api.view_chart import ViewChart
     from visualprof.query.engine import Engine
     from visualprof.views.answers.kinds import Kind
     from visualprof.views.answers.table import Answer, Table
@@ -52,18 +56,18 @@ class Result:
     def df(self) -> pd.DataFrame:
         """Return the result as a pandas frame."""
         require("pandas")
-        return self._engine.relation(self.sql, self._parameters).df()
+        return self._relation().df()
 
     def arrow(self) -> Any:
         """Return the result as a `pyarrow.Table`. Needs pyarrow."""
         require("pyarrow", "pip install pyarrow")
-        relation: Any = self._engine.relation(self.sql, self._parameters)
+        relation: Any = self._relation()
         return relation.to_arrow_table()
 
     def polars(self) -> pl.DataFrame:
         """Return the result as a polars frame. Needs polars."""
         polars = require("polars", "pip install polars")
-        return polars.DataFrame(self._engine.relation(self.sql, self._parameters))
+        return polars.DataFrame(self._relation())
 
     def csv(self) -> str:
         """Return the result as CSV with a header line."""
@@ -71,8 +75,21 @@ class Result:
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
         """Return the result as an Arrow stream, for packages that take one."""
-        relation: Any = self._engine.relation(self.sql, self._parameters)
+        relation: Any = self._relation()
         return relation.__arrow_c_stream__(requested_schema)
+
+    def _relation(self) -> DuckDBPyRelation:
+        """Return the statement as a relation. Sums of integers are 64 bits wide, because frames have no 128 bits."""
+        relation = self._engine.relation(self.sql, self._parameters)
+        is_wide = [str(column_type) == "HUGEINT" for column_type in relation.types]
+        if not any(is_wide):
+            return relation
+        names = [name.replace('"', '""') for name in unique_names(relation.columns)]
+        parts = [
+            f'#{i}{"::BIGINT" if wide else ""} AS "{name}"'
+            for i, (wide, name) in enumerate(zip(is_wide, names, strict=True), 1)
+        ]
+        return relation.project(", ".join(parts))
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
         return iter(self.rows)
@@ -131,7 +148,7 @@ class ViewResult:
 
     Args:
         answer: The answer.
-        charts: Returns the chart of a name.
+        charts: Returns the chart of a name; `None` if there are no charts.
 
     Attributes:
         answer: The complete answer, with the fields that docs/views describes.
@@ -139,7 +156,7 @@ class ViewResult:
         kinds: Kind of each single value, which gives its unit.
     """
 
-    def __init__(self, answer: Answer, charts: Callable[[str], Any]) -> None:
+    def __init__(self, answer: Answer, charts: Callable[[str], ViewChart] | None = None) -> None:
         self.answer, self._charts = answer, charts
         self.tables = {name: ViewTable(table) for name, table in answer.tables().items()}
         self.kinds = answer.kinds
@@ -150,8 +167,15 @@ class ViewResult:
             name = next(iter(self.tables))
         return self.tables[name].df()
 
-    def chart(self, name: str) -> Any:
-        """Return a chart of the view, as `OpenedProfile.chart` does."""
+    def chart(self, name: str) -> ViewChart:
+        """Return a chart of the view, as `OpenedProfile.chart` does.
+
+        Raises:
+            NotFound: There is no such chart.
+            MissingData: pyecharts is not installed.
+        """
+        if self._charts is None:
+            raise NotFound("a comparison has no charts", "open one path and use chart()")
         return self._charts(name)
 
     def _repr_html_(self) -> str:

@@ -20,13 +20,13 @@ from visualprof.query.macros import macro_statements
 from visualprof.query.mentions import mentioned_columns
 from visualprof.query.schema import TABLES, Column
 from visualprof.query.tables import Source, Values
+from visualprof.query.tables.numbering import id_offsets, time_origins
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 MAX_SQL_CHARS = 64_000
 MEMORY_LIMIT = "512MB"
-TRACK_SPACING = 1 << 20  # between the track numbers of two traces
 # Settings of a connection. `lock_configuration` follows when everything is set.
 SETTINGS: Mapping[str, str | int] = {
     "memory_limit": MEMORY_LIMIT,
@@ -83,11 +83,7 @@ class Engine:
         if before_threads:
             before_threads()
         self._restrict(unrestricted, threads)
-        events = np.cumsum([0, *(len(source.trace.events) for source in sources)]).tolist()
-        steps = np.cumsum([0, *(len(source.trace.steps) for source in sources)]).tolist()
-        self._offsets = [
-            {"event": events[i], "step": steps[i], "track": i * TRACK_SPACING} for i in range(len(sources))
-        ]
+        self._offsets = id_offsets(sources)
         self.origins = time_origins(sources)
 
     def _restrict(self, unrestricted: bool, threads: int) -> None:
@@ -372,18 +368,6 @@ def unique_names(names: Sequence[str]) -> list[str]:
         used.add(candidate)
         unique.append(candidate)
     return unique
-
-
-def time_origins(sources: Sequence[Source]) -> list[int]:
-    """Return time 0 of the session in each trace's clock.
-
-    It is the first event of all traces if the clocks of all are known, otherwise the first event of each trace.
-    """
-    starts, clocks = [source.trace.span_ns[0] for source in sources], [s.trace.meta.clock_origin_ns for s in sources]
-    if len(sources) < 2 or min(clocks) < 0:
-        return starts
-    first = min(start + clock for start, clock in zip(starts, clocks, strict=True))
-    return [first - clock for clock in clocks]
 
 
 def _not_one_select(kinds: Sequence[str]) -> str:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from visualprof.reader.trace import Rows
 
-# How the integers of an array are to be read: times count from the trace's origin; events, tracks and steps are rows
-# that become unique over all open traces; texts are ids of the trace's string table.
-Role = Literal["plain", "time", "event", "track", "step", "text"]
+# How the integers of an array are to be read: times count from the trace's origin; texts are ids of the trace's string
+# table; the other roles but "plain" are rows that become unique over all open traces.
+Role = Literal["plain", "time", "event", "track", "process", "step", "memory", "gap", "text"]
 
 
 @dataclass(frozen=True)

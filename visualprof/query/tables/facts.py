@@ -103,7 +103,8 @@ class TrackTable(Rows):
 
     def _values(self, name: str, values: list[Any]) -> Values:
         if name in ("id", "utid", "upid"):
-            return Values(np.array([-1 if value is None else value for value in values], np.int64), "track", -1)
+            numbers = np.array([-1 if value is None else value for value in values], np.int64)
+            return Values(numbers, "process" if name == "upid" else "track", -1)
         return objects(values)
 
 
@@ -288,7 +289,7 @@ class GapTable(Facts):
         trace, (gaps, device, stream) = self.trace, self.gaps
         step = trace.events.step
         return {
-            "id": lambda: Values(np.arange(len(gaps.start)), "event"),
+            "id": lambda: Values(np.arange(len(gaps.start)), "gap"),
             "ts": lambda: Values(gaps.start, "time"),
             "dur": lambda: Values(gaps.end - gaps.start),
             "device": lambda: Values(device),
@@ -341,7 +342,7 @@ class AllocationTable(Facts):
         step = np.where(event >= 0, trace.events.step[event], -1) if len(trace.events) else event
         module = origins.modules(trace)
         return {
-            "id": lambda: Values(row),
+            "id": lambda: Values(row, "memory"),
             "ts": lambda: Values(start, "time"),
             "freed_ts": lambda: Values(np.where(is_open, origins.NO_TIME, end), "time", origins.NO_TIME),
             "lifetime": lambda: Values(np.where(is_open, -1, end - np.where(is_open, 0, start)), missing=-1),
@@ -367,7 +368,7 @@ class MemoryTable(Facts):
         """Return the functions that build the columns, by name."""
         allocs = self.trace.allocs
         return {
-            "id": lambda: Values(np.arange(len(allocs.ts))),
+            "id": lambda: Values(np.arange(len(allocs.ts)), "memory"),
             "ts": lambda: Values(allocs.ts, "time"),
             "device": lambda: Values(allocs.device),
             "bytes": lambda: Values(allocs.bytes),
