@@ -122,9 +122,9 @@ def _joined(pandas: Any, parts: Sequence[Any]) -> Any:
         filled = [part for part in parts if len(part.categories)]
         if not filled:
             return pandas.Categorical.from_codes(np.full(sum(map(len, parts)), -1, np.int8), categories=[])
-        known = filled[0].categories
+        categories = filled[0].categories
         typed = [
-            part if len(part.categories) else pandas.Categorical.from_codes(part.codes, categories=known)
+            part if len(part.categories) else pandas.Categorical.from_codes(part.codes, categories=categories)
             for part in parts
         ]
         return pandas.api.types.union_categoricals(typed)

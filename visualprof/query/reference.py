@@ -80,7 +80,7 @@ These are the tables and functions that [queries](query.md) can use. The page is
 `visualprof/query/declarations.py` (`python -m visualprof.query.reference`).
 
 Times are in ns and count from the first event of the trace, sizes are in bytes. Unknown values are
-`NULL`. Ids of events are their rows in the trace. With several traces, ids are unique over all of them."""
+`NULL`. Ids of events are their rows in the trace. With several traces, ids are unique over all."""
 
 if __name__ == "__main__":
     import sys

@@ -22,6 +22,7 @@ from visualprof.views.measure.devices.memory import (
     memory_owners,
 )
 from visualprof.views.measure.devices.memory_categories import allocation_purposes
+from visualprof.views.measure.operators.call_paths import path_labels
 from visualprof.views.measure.ranks.collectives import Collectives, collectives
 from visualprof.views.measure.ranks.communication_events import bus_bytes
 from visualprof.views.measure.steps.serving_steps import step_loads
@@ -341,6 +342,7 @@ class AllocationTable(Facts):
         is_open = end == NEVER
         step = np.where(event >= 0, trace.events.step[event], -1) if len(trace.events) else event
         module = origins.modules(trace)
+        path = np.where(event >= 0, origins.module_path_ids(trace)[event], -1) if len(trace.events) else event
         return {
             "id": lambda: Values(row, "memory"),
             "ts": lambda: Values(start, "time"),
@@ -354,7 +356,7 @@ class AllocationTable(Facts):
             "op_id": lambda: event_ids(self.owners),
             "op": lambda: Values(names_of(trace, self.owners), "text"),
             "module_id": lambda: event_ids(np.where(event >= 0, module[event], -1)),
-            "module": lambda: Values(names_of(trace, np.where(event >= 0, module[event], -1)), "text"),
+            "module": lambda: words(path, path_labels(origins.module_paths(trace), trace.strings)),
             "stack": lambda: stack_values(trace, self.owners),
             "step_id": lambda: Values(step, "step", -1),
             "step": lambda: Values(step_names(trace)[step], "text"),
