@@ -7,84 +7,57 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from visualprof.errors import BadParameter
-from visualprof.messages import msg
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.heap import NO_TIME, Heap
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
-from visualprof.views.answers.table import AddressColumn, Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.measure.heap.block_filter import BlockFilter, filter_of
+from visualprof.views.measure.heap.call_tree import flame_nodes
+from visualprof.views.measure.heap.choice import choose_device, choose_entry, heap_of
 from visualprof.views.measure.heap.growth import find_growth, step_entries
-from visualprof.views.measure.heap.labels import GroupBy, block_labels
+from visualprof.views.measure.heap.holders import select_blocks
+from visualprof.views.measure.heap.labels import GroupBy, block_labels, stack_frames
 from visualprof.views.measure.heap.moment import (
     Moment,
-    alive_bytes,
     device_entries,
     failed_entries,
     moment,
-    peak_entry,
     requested_curve,
     totals,
 )
 from visualprof.views.measure.heap.out_of_memory import Cause, Failure, explain_failure
-
-MAX_ROWS = 500
+from visualprof.views.measure.heap.tables import (
+    MAX_ROWS,
+    AliveColumns,
+    CallTreeColumns,
+    SegmentColumns,
+    call_tree_columns,
+    holder_table,
+    segment_columns,
+)
 
 
 @dataclass(frozen=True)
-class SnapshotParams(Params):
-    """Parameters of the view.
+class SnapshotParams(Params, BlockFilter):
+    """Parameters of the view: the moment, and the conditions of the blocks.
 
     Attributes:
         device: Number of the device; "" for the device with the most reserved memory.
-        at: The moment: `peak`, `oom` (where memory ran out, the end without such an entry), `end`, or the number of an
-            entry, counted from 0 on the device.
-        by: What live memory is grouped by.
+        at: The moment: `peak` (of the step, if one is given), `oom` (where memory ran out, the end without such an
+            entry), `end`, the name of a step, or the number of an entry, counted from 0 on the device.
+        by: What memory is grouped by.
+        first: First entry of a range: blocks that were allocated in it take the place of blocks alive at the moment.
+        last: Last entry of the range.
+        inverted: Whether the tree of calls starts at the innermost frame.
     """
 
     device: str = ""
     at: str = "peak"
     by: GroupBy = "line"
-
-
-class AliveColumns(Columns):
-    """Live memory by group, the largest first.
-
-    Attributes:
-        name: The group.
-        bytes: Requested bytes.
-        block_bytes: Bytes of the blocks, which are rounded up.
-        blocks: Number of blocks.
-        share: Share of all requested bytes.
-        stack: The call stack of the largest block of the group, the innermost frame first.
-    """
-
-    name: kinds.NameColumn
-    bytes: kinds.SizeColumn
-    block_bytes: kinds.SizeColumn
-    blocks: kinds.CountColumn
-    share: kinds.RatioColumn
-    stack: kinds.TextColumn
-
-
-class SegmentColumns(Columns):
-    """Reserved ranges of addresses, the largest first.
-
-    Attributes:
-        pool: `default`, or the two numbers of a private pool.
-        kind: small for blocks of at most 1 MiB, otherwise large; expandable ranges grow.
-        largest_free_bytes: The largest free piece.
-    """
-
-    address: kinds.WordColumn
-    bytes: kinds.SizeColumn
-    used_bytes: kinds.SizeColumn
-    free_bytes: kinds.SizeColumn
-    largest_free_bytes: kinds.SizeColumn
-    blocks: kinds.CountColumn
-    pool: kinds.WordColumn
-    stream: kinds.WordColumn
-    kind: kinds.WordColumn
+    first: int | None = None
+    last: int | None = None
+    inverted: bool = False
 
 
 class GrowthColumns(Columns):
@@ -179,6 +152,7 @@ class SnapshotAnswer(Answer, kw_only=True):
     before_history_bytes: kinds.Size
     failure: FailureAnswer | None
     alive: Table[AliveColumns]
+    calls: Table[CallTreeColumns]
     segments: Table[SegmentColumns]
     growth: Table[GrowthColumns]
     curve: Table[RequestedCurveColumns]
@@ -194,17 +168,18 @@ def compute(trace: Trace, params: SnapshotParams) -> SnapshotAnswer:
 
     Source: definitions of torch.cuda.memory_stats; docs/views/snapshot.md
     """
-    heap = trace.heap
-    assert heap is not None
-    device = _device(heap, params.device)
+    heap, conditions = heap_of(trace), filter_of(params)
+    device = choose_device(heap, params.device)
     first, end = device_entries(heap, device)
-    entry = _entry(heap, device, params.at)
+    entry = choose_entry(trace, device, params.step if params.step and params.at == "peak" else params.at)
     now = moment(heap, device, entry)
     sums = totals(heap, now)
     older = now.blocks[heap.blocks.born[now.blocks] < first]
     failures = failed_entries(heap, device)
     times = heap.entries.time_us[first:end]
     has_time = first <= entry < end and bool((times != NO_TIME).all())
+    selected = select_blocks(trace, device, conditions, str(entry - first), params.first, params.last)
+    alive, groups = holder_table(trace, device, conditions, selected, params.by)
     return SnapshotAnswer(
         device=device,
         devices=heap.tables.device.tolist(),
@@ -221,113 +196,22 @@ def compute(trace: Trace, params: SnapshotParams) -> SnapshotAnswer:
         rounding_bytes=sums.rounding,
         before_history_bytes=int(heap.blocks.requested[older].sum()),
         failure=_failure(trace, explain_failure(heap, device, int(failures[-1])), first) if len(failures) else None,
-        alive=Table(columns=_alive(trace, heap, now, params.by)),
-        segments=Table(columns=_segments(heap, now)),
+        alive=Table(columns=alive, total_rows=groups),
+        calls=Table(columns=call_tree_columns(trace, flame_nodes(trace, selected, params.inverted))),
+        segments=_segments(trace, heap, now),
         growth=Table(columns=_growth(trace, heap, device)),
         curve=Table(columns=_curve(heap, device)),
     )
 
 
-def _device(heap: Heap, text: str) -> int:
-    devices: list[int] = heap.tables.device.tolist()
-    if text.isdigit() and int(text) in devices:
-        return int(text)
-    reserved = [int(heap.ranges.size[heap.ranges.device == device].sum()) for device in devices]
-    return devices[int(np.argmax(reserved))]
-
-
-def _entry(heap: Heap, device: int, at: str) -> int:
-    """Return the number of the entry that the parameter names.
-
-    Raises:
-        BadParameter: It is no moment of the device.
-    """
-    first, end = device_entries(heap, device)
-    failures = failed_entries(heap, device)
-    named = {
-        "peak": peak_entry(heap, device) if end > first else end - 1,
-        "oom": int(failures[-1]) if len(failures) else end - 1,
-        "end": end - 1,
-    }
-    if at in named:
-        return named[at]
-    number = int(at) if at.lstrip("-").isdigit() and len(at) < 19 else -2
-    if not -1 <= number < end - first:
-        raise BadParameter(
-            msg("views.no_moment", f"{at!r} is no moment of the snapshot"),
-            msg("views.moments", f"peak, oom, end, or a number from 0 to {end - first - 1:,}"),
-        )
-    return first + number
-
-
-def _alive(trace: Trace, heap: Heap, now: Moment, by: GroupBy) -> AliveColumns:
-    labels, names = block_labels(trace, heap, by)
-    requested, size, blocks = alive_bytes(heap, now, labels)
-    order = np.argsort(-requested, kind="stable")
-    order = order[blocks[order] > 0][:MAX_ROWS]
-    total = max(int(requested.sum()), 1)
-    largest = now.blocks[np.argsort(-heap.blocks.requested[now.blocks], kind="stable")]
-    _, first_of_label = np.unique(labels[largest], return_index=True)
-    row_of_label = dict(zip(labels[largest][first_of_label].tolist(), largest[first_of_label].tolist(), strict=True))
-    shown: list[int] = order.tolist()
-    stacks = [_frames(trace, int(heap.blocks.stack[row_of_label[label]])) for label in shown]
-    return AliveColumns(
-        name=[names[label] for label in shown],
-        bytes=requested[order],
-        block_bytes=size[order],
-        blocks=blocks[order],
-        share=requested[order] / total,
-        stack=[" < ".join(frames) for frames in stacks],
-    )
-
-
-def _frames(trace: Trace, stack: int) -> list[str]:
-    """Return the frames of a stack in the notation of Kineto: `file(line): function`."""
-    heap = trace.heap
-    assert heap is not None
-    stacks, strings = heap.stacks, trace.strings
-    return [
-        f"{strings[int(stacks.file[row])]}({int(stacks.line[row])}): {strings[int(stacks.name[row])]}"
-        for row in stacks.stack(stack).tolist()
-    ]
-
-
-def _segments(heap: Heap, now: Moment) -> SegmentColumns:
-    ranges, rows = heap.ranges, now.ranges
-    count = len(rows)
-    inside = now.range_of_block >= 0
-    used = np.bincount(now.range_of_block[inside], heap.blocks.size[now.blocks[inside]], count).astype(np.int64)
-    blocks = np.bincount(now.range_of_block[inside], minlength=count)
-    largest = np.zeros(count, np.int64)
-    np.maximum.at(largest, now.gap_range, now.gap_bytes)
-    order = np.argsort(-ranges.size[rows], kind="stable")[:MAX_ROWS]
-    rows = rows[order]
-    return SegmentColumns(
-        address=AddressColumn(ranges.addr[rows].astype(np.uint64)),
-        bytes=ranges.size[rows],
-        used_bytes=used[order],
-        free_bytes=ranges.size[rows] - used[order],
-        largest_free_bytes=largest[order],
-        blocks=blocks[order],
-        pool=[_pool(heap, pool) for pool in ranges.pool[rows].tolist()],
-        stream=[hex(int(heap.tables.stream[stream])) for stream in ranges.stream[rows].tolist()],
-        kind=[_kind(small, grows) for small, grows in zip(ranges.small[rows], ranges.expandable[rows], strict=True)],
-    )
-
-
-def _pool(heap: Heap, row: int) -> str | None:
-    if row < 0:
-        return None
-    first, second = heap.tables.pool[row].tolist()
-    return "default" if (first, second) == (0, 0) else f"{first}:{second}"
-
-
-def _kind(small: int, expandable: int) -> str:
-    return f"{'small' if small else 'large'}{' expandable' if expandable else ''}"
+def _segments(trace: Trace, heap: Heap, now: Moment) -> Table[SegmentColumns]:
+    """Return the largest ranges."""
+    order = np.argsort(-heap.ranges.size[now.ranges], kind="stable")
+    return Table(columns=segment_columns(trace, now, order[:MAX_ROWS]), total_rows=len(order))
 
 
 def _growth(trace: Trace, heap: Heap, device: int) -> GrowthColumns:
-    labels, names = block_labels(trace, heap, "line")
+    labels, names = block_labels(trace, "line")
     rows = find_growth(heap, device, step_entries(trace, heap, device), labels)
     return GrowthColumns(
         name=[names[row.label] for row in rows],
@@ -338,8 +222,6 @@ def _growth(trace: Trace, heap: Heap, device: int) -> GrowthColumns:
 
 
 def _failure(trace: Trace, failure: Failure, first: int) -> FailureAnswer:
-    heap = trace.heap
-    assert heap is not None
     return FailureAnswer(
         entry=failure.entry - first,
         cause=failure.cause,
@@ -353,7 +235,7 @@ def _failure(trace: Trace, failure: Failure, first: int) -> FailureAnswer:
         pending_bytes=failure.pending,
         in_the_way_bytes=failure.in_the_way_bytes if len(failure.in_the_way) else None,
         in_the_way_blocks=len(failure.in_the_way),
-        stack=_frames(trace, int(heap.entries.stack[failure.entry])),
+        stack=stack_frames(trace, int(heap_of(trace).entries.stack[failure.entry])),
     )
 
 

@@ -27,6 +27,15 @@ class Growth(NamedTuple):
 
 def step_entries(trace: Trace, heap: Heap, device: int) -> list[tuple[int, int]]:
     """Return the first entry of each step, and the number after its last one; empty without times or steps."""
+    return [entries for _, entries in _steps(trace, heap, device)]
+
+
+def named_steps(trace: Trace, heap: Heap, device: int) -> dict[str, tuple[int, int]]:
+    """Return the entries of each step by its name, like `step_entries`."""
+    return dict(_steps(trace, heap, device))
+
+
+def _steps(trace: Trace, heap: Heap, device: int) -> list[tuple[str, tuple[int, int]]]:
     first, end = device_entries(heap, device)
     times = heap.entries.time_us[first:end] * 1000
     steps = trace.steps
@@ -34,7 +43,9 @@ def step_entries(trace: Trace, heap: Heap, device: int) -> list[tuple[int, int]]
         return []
     starts = np.searchsorted(times, steps.ts) + first
     ends = np.searchsorted(times, steps.ts + steps.dur, side="right") + first
-    return [(a, b) for a, b in zip(starts.tolist(), ends.tolist(), strict=True) if b > a]
+    names: list[int] = steps.name.tolist()
+    bounds = zip(starts.tolist(), ends.tolist(), strict=True)
+    return [(trace.strings[name], (a, b)) for name, (a, b) in zip(names, bounds, strict=True) if b > a]
 
 
 def find_growth(heap: Heap, device: int, steps: list[tuple[int, int]], labels: Ids) -> list[Growth]:

@@ -1,40 +1,116 @@
-"""Labels of blocks: the line of the program that allocated them, its function, the stack, the role, or the pool."""
+"""Labels of blocks: the line of the program that allocated them, its function, the module, the role, the pool."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
-from visualprof.reader.trace import Ids, Trace
+from visualprof.reader.trace import Ids, Mask, Trace
 from visualprof.reader.trace.heap import Heap
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch_origin import LIBRARY_FRAME
 
-GroupBy = Literal["line", "function", "stack", "category", "pool"]
+GroupBy = Literal["line", "function", "file", "module", "stack", "category", "pool", "stream"]
 NO_STACK = ""
+DEFAULT_POOL = "default"
 
 
-def block_labels(trace: Trace, heap: Heap, by: GroupBy) -> tuple[Ids, list[str]]:
-    """Return the label of each block, (n,), and the names of the labels; "" for blocks without a call stack.
+class BlockLabels(NamedTuple):
+    """Labels of blocks.
 
-    - line, function: of the innermost frame of the user's own source; without one, of the innermost frame with a line
-      of source, otherwise of the innermost frame
+    Attributes:
+        label: (n,) label of each row of `heap.blocks`, rows of `names`.
+        names: Names of the labels; "" for blocks without a call stack.
+    """
+
+    label: Ids
+    names: list[str]
+
+
+def block_labels(trace: Trace, by: GroupBy) -> BlockLabels:
+    """Return the label of each block. The result is cached on the trace.
+
+    - line, function, file: of the innermost frame of the user's own source; without one, of the innermost frame with a
+      line of source, otherwise of the innermost frame
+    - module: the lines of the nested `forward` calls of modules, the outermost first
     - stack: all frames, by their functions
     - category: the role of the memory
-    - pool: the memory pool
+    - pool, stream: the memory pool, and the stream
     """
+    cache = _labels(trace)
+    if by not in cache:
+        cache[by] = _compute_labels(trace, by)
+    return cache[by]
+
+
+@cached_on_trace
+def _labels(trace: Trace) -> dict[GroupBy, BlockLabels]:
+    return {}
+
+
+def _compute_labels(trace: Trace, by: GroupBy) -> BlockLabels:
+    heap = trace.heap
+    assert heap is not None
     if by == "category":
         return _numbered(heap.blocks.role, lambda role: trace.strings[role])
     if by == "pool":
-        return _numbered(
-            heap.blocks.pool, lambda pool: str(tuple(heap.tables.pool[pool].tolist())) if pool >= 0 else ""
-        )
+        return _numbered(heap.blocks.pool, lambda pool: pool_name(heap, pool) or "")
+    if by == "stream":
+        return _numbered(heap.blocks.stream, lambda stream: stream_name(heap, stream))
     names = [_stack_name(trace, heap, stack, by) for stack in _stacks(heap)]
     numbers: dict[str, int] = {}
     label_of_stack = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)
-    return label_of_stack[heap.blocks.stack], list(numbers)
+    return BlockLabels(label_of_stack[heap.blocks.stack], list(numbers))
+
+
+def pool_name(heap: Heap, row: int) -> str | None:
+    """Return `default`, or the two numbers of a private pool; `None` if the pool is unknown."""
+    if row < 0:
+        return None
+    first, second = heap.tables.pool[row].tolist()
+    return DEFAULT_POOL if (first, second) == (0, 0) else f"{first}:{second}"
+
+
+def stream_name(heap: Heap, row: int) -> str:
+    """Return the pointer of a stream, `0x0` for the default stream."""
+    return hex(int(heap.tables.stream[row]))
+
+
+def frame_texts(trace: Trace) -> list[str]:
+    """Return each frame as `file(line): function`, the notation of Kineto. The result is cached on the trace."""
+    return _frame_texts(trace)
+
+
+@cached_on_trace
+def _frame_texts(trace: Trace) -> list[str]:
+    heap = trace.heap
+    assert heap is not None
+    stacks, strings = heap.stacks, trace.strings
+    return [
+        f"{strings[file]}({line}): {strings[name]}"
+        for file, line, name in zip(stacks.file.tolist(), stacks.line.tolist(), stacks.name.tolist(), strict=True)
+    ]
+
+
+def stack_frames(trace: Trace, stack: int) -> list[str]:
+    """Return the texts of the frames of a stack, the innermost first."""
+    heap = trace.heap
+    assert heap is not None
+    texts = frame_texts(trace)
+    return [texts[frame] for frame in heap.stacks.stack(stack).tolist()]
+
+
+@cached_on_trace
+def own_frames(trace: Trace) -> Mask:
+    """Return whether each frame is the user's own source: a line of source outside of libraries."""
+    heap = trace.heap
+    assert heap is not None
+    files: list[int] = heap.stacks.file.tolist()
+    is_library = np.array([bool(LIBRARY_FRAME.search(trace.strings[file])) for file in files], bool)
+    return ~is_library & (heap.stacks.line > 0)
 
 
 def _stacks(heap: Heap) -> list[list[int]]:
@@ -43,9 +119,9 @@ def _stacks(heap: Heap) -> list[list[int]]:
     return [frames[first:end] for first, end in pairwise(offsets)]
 
 
-def _numbered(ids: Ids, name: Callable[[int], str]) -> tuple[Ids, list[str]]:
+def _numbered(ids: Ids, name: Callable[[int], str]) -> BlockLabels:
     values, labels = np.unique(ids, return_inverse=True)
-    return labels.astype(np.int32), [name(value) for value in values.tolist()]
+    return BlockLabels(labels.astype(np.int32), [name(value) for value in values.tolist()])
 
 
 def _stack_name(trace: Trace, heap: Heap, frames: list[int], by: GroupBy) -> str:
@@ -54,15 +130,30 @@ def _stack_name(trace: Trace, heap: Heap, frames: list[int], by: GroupBy) -> str
     stacks, strings = heap.stacks, trace.strings
     if by == "stack":
         return " < ".join(strings[int(stacks.name[frame])] for frame in frames)
-    own_frames = (
-        frame
-        for frame in frames
-        if not LIBRARY_FRAME.search(strings[int(stacks.file[frame])]) and stacks.line[frame] > 0
-    )
+    if by == "module":
+        return _module_name(trace, heap, frames)
+    is_own = own_frames(trace)
     sourced = (frame for frame in frames if stacks.line[frame] > 0)
-    frame = next(own_frames, next(sourced, frames[0]))
+    frame = next((frame for frame in frames if is_own[frame]), next(sourced, frames[0]))
     function = strings[int(stacks.name[frame])]
+    path, line = strings[int(stacks.file[frame])], int(stacks.line[frame])
     if by == "function":
         return function
-    path, line = strings[int(stacks.file[frame])], int(stacks.line[frame])
+    if by == "file":
+        return path
     return f"{path}:{line} {function}" if line > 0 else function
+
+
+def _module_name(trace: Trace, heap: Heap, frames: list[int]) -> str:
+    """Return the chain of `forward` frames that `torch.nn.Module` called, the outermost first; "" without one.
+
+    A stack does not contain the names of modules. The chain separates modules that are called on different lines.
+    """
+    stacks, strings = heap.stacks, trace.strings
+    names = [strings[int(stacks.name[frame])] for frame in frames]
+    chain = [
+        f"{strings[int(stacks.file[frame])].rpartition('/')[2]}:{int(stacks.line[frame])}"
+        for frame, name, caller in zip(frames, names, names[1:], strict=False)
+        if name == "forward" and caller in ("_call_impl", "_wrapped_call_impl")
+    ]
+    return " > ".join(reversed(chain))
