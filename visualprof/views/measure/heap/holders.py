@@ -26,7 +26,7 @@ class HistoryTotals(NamedTuple):
         bytes: Requested bytes of all blocks of the history.
         blocks: Number of all blocks of the history.
         lifetime_entries: Median number of entries from the allocation to the release, of blocks for which both are in
-            the history; NaN if there are none.
+            the history; NaN without such blocks.
         lifetime_ns: Median time; NaN also without times.
     """
 
