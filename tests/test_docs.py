@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from docs.site.build import english_pages, source_hashes, write_sources
+from docs.site.build import english_pages, heading_anchor, headings, source_hashes, write_sources
 from docs.site.build import main as build
 from docs.site.http_reference import routes_page
 from docs.site.languages import LANGUAGES, UNTRANSLATED, Language
@@ -20,13 +20,13 @@ from docs.site.reference import cli_page, metrics_page
 from tests.conftest import ROOT
 from visualprof.capture.options import CaptureError
 from visualprof.cli import commands
-from visualprof.errors import Forbidden, FormatError, MissingData, VisualprofError
+from visualprof.errors import BadParameter, EmptyFile, FormatError, VisualprofError
+from visualprof.reader.child import Failure, ReadFailed
 from visualprof.reader.registry import all_formats
 from visualprof.reader.trace import SCHEMA_VERSION, Allocs, Category, Events, Steps, Track
 from visualprof.remote.cases import all_vendors
 from visualprof.remote.cases.folder import shipped_cases
 from visualprof.remote.converters import Converter, all_converters
-from visualprof.remote.queue.errors import DiskFull, PayloadTooLarge, QuotaExceeded
 from visualprof.server.api.openapi import build_document
 from visualprof.views import View, all_views
 
@@ -136,19 +136,54 @@ def test_every_column_of_every_view_has_a_definition(language: Language) -> None
     assert sorted({row.split("`")[1] for row in rows if row.endswith("|  |")}) == []
 
 
+#: Modules with errors that the tests of this file do not import otherwise.
+ERROR_MODULES = (
+    "accounts.issuer",
+    "engines",
+    "query.errors",
+    "query.process",
+    "query.service",
+    "remote.queue.errors",
+    "server.api.models",
+    "server.report",
+)
+
+
 def all_errors() -> list[type[VisualprofError]]:
     """Return the error classes of the imported modules."""
     assert issubclass(CaptureError, VisualprofError)
+    for module in ERROR_MODULES:
+        importlib.import_module(f"visualprof.{module}")
     errors: list[type[VisualprofError]] = [VisualprofError]
     for error in errors:
         errors += error.__subclasses__()
     return errors
 
 
-def test_every_page_that_an_error_names_exists() -> None:
-    pages = {error.docs_page for error in all_errors()} - {""}
-    assert len(pages) >= 7
-    assert [page for page in pages if not (ROOT / "docs" / f"{page}.md").exists()] == []
+def error_pages() -> set[str]:
+    """Return the pages that errors name."""
+    return {error.docs_page for error in all_errors()} - {""}
+
+
+def test_the_pages_and_headings_that_errors_name_exist() -> None:
+    pages = [address.partition("#") for address in error_pages()]
+    known = {page: {"", *map(heading_anchor, headings(ROOT / "docs" / f"{page}.md"))} for page, _, _ in pages}
+    assert [(page, heading) for page, _, heading in pages if heading not in known[page]] == []
+    assert len(pages) > 15
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_web_ui_explains_every_error_that_has_a_page(language: Language) -> None:
+    texts = json.loads(text(f"visualprof/frontend/src/locales/{language}/definitions.json"))["about"]["page"]
+    assert set(texts) == error_pages()
+
+
+def test_an_error_has_the_page_of_its_kind() -> None:
+    assert EmptyFile("empty").docs_page == "capture#files"
+    assert FormatError("damaged").docs_page == "formats#damaged-files"
+    assert BadParameter("wrong").docs_page == ""
+    assert ReadFailed(Failure("empty", "", kind="EmptyFile")).docs_page == "capture#files"
+    assert ReadFailed(Failure("too slow", "", kind="timeout")).docs_page == ""
 
 
 def test_every_status_of_an_error_is_in_the_reference_of_the_api() -> None:
@@ -177,13 +212,6 @@ def test_every_route_is_in_the_generated_reference() -> None:
     assert len(routes) > 100
     missing = [(m, p) for m, p in routes if f"### {m.upper()} {p}\n" not in page]
     assert missing == []
-
-
-def test_the_web_ui_names_the_same_page_for_an_error_as_the_command_line() -> None:
-    source = text("visualprof/frontend/src/components/definition-of-error.vue")
-    shown = {int(status): page for status, page in re.findall(r'(\d{3}): "([\w-]+)"', source)}
-    for error in (FormatError, MissingData, Forbidden, PayloadTooLarge, QuotaExceeded, DiskFull):
-        assert shown[error.status] == error.docs_page
 
 
 def test_translations_belong_to_the_present_english_pages() -> None:

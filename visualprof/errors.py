@@ -17,7 +17,8 @@ class VisualprofError(Exception):
     Attributes:
         status: HTTP status of the answer. A subclass sets it as `class NotFound(VisualprofError, status=404)`, or has
             that of its base.
-        docs_page: Page of the documentation that explains the error, without `.md`, or "". Set like `status`.
+        docs_page: Page of the documentation that explains the error, without `.md`, and its heading, such as
+            "formats#ranks", or "". Set like `status`. The web UI has a text per page: `about.page` in definitions.json.
     """
 
     status = 500
@@ -44,19 +45,19 @@ class SourceError(VisualprofError, status=422):
     """A file cannot be opened or unpacked, or is too large when unpacked."""
 
 
-class FormatError(VisualprofError, status=422, docs_page="formats"):
+class FormatError(VisualprofError, status=422, docs_page="formats#damaged-files"):
     """The content of a file violates its format."""
 
 
-class UnknownFormat(FormatError):
+class UnknownFormat(FormatError, docs_page="formats"):
     """No reader recognizes the content of the file."""
 
 
-class EmptyFile(FormatError, docs_page="capture"):
+class EmptyFile(FormatError, docs_page="capture#files"):
     """The file has no content yet."""
 
 
-class MissingData(VisualprofError, status=409, docs_page="capture"):
+class MissingData(VisualprofError, status=409, docs_page="capture#topics"):
     """A view needs a column that this trace does not have."""
 
 
@@ -81,3 +82,7 @@ class NotReady(VisualprofError, status=503):
 
 class Forbidden(VisualprofError, status=403, docs_page="access-control"):
     """The server was started with --read-only."""
+
+
+class UnsafeUser(BadParameter, docs_page="remote#decide-who-may-submit-models"):
+    """An agent would run as root, so that the code of a model could change the machine."""

@@ -109,13 +109,15 @@ def _translate_anchors(text: str, name: str) -> str:
         translation = DOCS / "zh" / page
         if page.startswith("..") or not translation.exists():
             return match[0]
-        anchors = dict(zip(map(_anchor, headings(DOCS / page)), map(_anchor, headings(translation)), strict=True))
+        anchors = dict(
+            zip(map(heading_anchor, headings(DOCS / page)), map(heading_anchor, headings(translation)), strict=True)
+        )
         return f"]({path}#{anchors.get(anchor, anchor)})"
 
     return re.sub(r"\]\(([\w./-]*)#([^)\s]+)\)", replace, text)
 
 
-def _anchor(heading: str) -> str:
+def heading_anchor(heading: str) -> str:
     """Return the anchor of a heading, as MyST and repository browsers make it."""
     return re.sub(r"[^\w\- ]", "", heading.strip().lower()).replace(" ", "-")
 

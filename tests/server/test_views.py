@@ -170,10 +170,13 @@ def test_an_empty_file_without_a_writer_gives_422_with_the_reason(make_site: Mak
 
 def test_a_file_that_cannot_be_read_is_422(make_site: MakeSite) -> None:
     site = make_site()
-    site.parser.failure = Failure("event 7 has no 'ts'", "is it cut?")
+    site.parser.failure = Failure("event 7 has no 'ts'", "is it cut?", kind="FormatError")
     site.write("run/trace.json", kineto())
     answer = operators(site)
-    assert (answer.status_code, answer.get_json()) == (422, {"error": "event 7 has no 'ts'", "hint": "is it cut?"})
+    assert (answer.status_code, answer.get_json()) == (
+        422,
+        {"error": "event 7 has no 'ts'", "hint": "is it cut?", "page": "formats#damaged-files"},
+    )
 
 
 def test_a_file_that_brought_the_reader_down_is_500(make_site: MakeSite) -> None:

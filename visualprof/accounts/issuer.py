@@ -36,7 +36,7 @@ _SIGNED_BY = [f"{kind}{bits}" for kind in ("RS", "PS", "ES") for bits in (256, 3
 _AGAIN = msg("accounts.log_again", "log in again")
 
 
-class IssuerError(VisualprofError, status=502):
+class IssuerError(VisualprofError, status=502, docs_page="single-sign-on"):
     """An issuer that does not answer, or not according to OpenID Connect."""
 
 

@@ -10,11 +10,12 @@ def docs_address(page: str) -> str:
     """Return the address of a page, or its path in the repository if the address of the repository is unknown.
 
     Args:
-        page: Path below `docs`, without `.md`.
+        page: Path below `docs`, without `.md`, and a heading: `formats#ranks`.
     """
     repository = os.environ.get("VISUALPROF_REPOSITORY", "").rstrip("/")
     contents = f"{repository}/blob/main/docs/README.md" if repository else _project_url("Documentation")
-    return f"{contents.removesuffix('README.md')}{page}.md" if contents else f"docs/{page}.md"
+    name, mark, heading = page.partition("#")
+    return f"{contents.removesuffix('README.md') if contents else 'docs/'}{name}.md{mark}{heading}"
 
 
 def _project_url(name: str) -> str:

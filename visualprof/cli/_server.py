@@ -44,6 +44,7 @@ class Refused(VisualprofError):
         super().__init__(str(answer.get("error") or f"the server answered {status}"), str(answer.get("hint") or ""))
         self.status = status
         self.answer = answer
+        self.docs_page = str(answer.get("page") or "")
 
 
 class Server:

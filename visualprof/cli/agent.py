@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import UnsafeUser, VisualprofError
 from visualprof.remote.agent import command
-from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.agent.errors import AgentError, RunsAsRoot
 
 __doc__ = command.__doc__
 add_arguments = command.add_arguments
@@ -17,4 +17,5 @@ def run(args: argparse.Namespace) -> int:
     try:
         return command.run(args)
     except AgentError as error:
-        raise VisualprofError(error.error, error.hint) from None
+        kind = UnsafeUser if isinstance(error, RunsAsRoot) else VisualprofError
+        raise kind(error.error, error.hint) from None

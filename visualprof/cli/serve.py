@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from visualprof.cli._paths import page_of, require
-from visualprof.errors import BadParameter
+from visualprof.errors import BadParameter, UnsafeUser
 from visualprof.log_lines import configure_logging
 from visualprof.server.settings import GROUPS, AccessSettings, Settings, WebSettings
 from visualprof.setting_options import add_options
@@ -131,14 +131,14 @@ def _inside_its_folder(file: Path) -> Path:
 def _check_user(allow_root: bool) -> None:
     """Refuse an agent that would run as root, or allow it for the process that is started.
 
-    Raises: BadParameter.
+    Raises: UnsafeUser.
     """
     from visualprof.remote.agent.command import ALLOW_ROOT_VARIABLE, runs_as_root
 
     if allow_root:
         os.environ[ALLOW_ROOT_VARIABLE] = "1"
     elif runs_as_root() and os.environ.get(ALLOW_ROOT_VARIABLE) != "1":
-        raise BadParameter(
+        raise UnsafeUser(
             "--with-agent does not run as root, because the code of a model could then change this machine",
             "start the server as its own user, or add --allow-root in a disposable container",
         )

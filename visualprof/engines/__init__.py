@@ -20,7 +20,7 @@ from visualprof.errors import BadParameter, VisualprofError
 Result = TypeVar("Result")
 
 
-class WorkerLost(VisualprofError):
+class WorkerLost(VisualprofError, docs_page="scale#data-flow"):
     """The process or machine that ran a task died before the task finished."""
 
 

@@ -12,15 +12,15 @@ from visualprof.query.schema import FUNCTIONS, TABLES
 MAX_ERROR_CHARS = 2000
 
 
-class QueryError(BadParameter):
+class QueryError(BadParameter, docs_page="query#choose-the-table"):
     """A statement is not valid, or DuckDB cannot run it."""
 
 
-class QueryStopped(VisualprofError, status=422):
+class QueryStopped(VisualprofError, status=422, docs_page="security#sql-queries"):
     """A query exceeded its time or memory, or was canceled."""
 
 
-class DuckDbMissing(MissingData, status=501, docs_page="installing"):
+class DuckDbMissing(MissingData, status=501, docs_page="query"):
     """DuckDB is not installed."""
 
     def __init__(self, error: str = "", hint: str = "") -> None:

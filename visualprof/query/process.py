@@ -33,7 +33,7 @@ POLL_INTERVAL_S = 0.05
 _PROGRAM = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); from visualprof.query.child import main; main()"
 
 
-class QueryFailed(VisualprofError):
+class QueryFailed(VisualprofError, docs_page="query#choose-the-table"):
     """The process answered with an error. The status is that of the error."""
 
     def __init__(self, head: Head) -> None:

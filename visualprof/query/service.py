@@ -38,7 +38,7 @@ class QueryLimits:
     kill_s: float = KILL_S
 
 
-class TooManyQueries(VisualprofError, status=429):
+class TooManyQueries(VisualprofError, status=429, docs_page="security#sql-queries"):
     """The user, or the server, already runs as many queries as allowed."""
 
 

@@ -96,6 +96,9 @@ class Limits(msgspec.Struct, frozen=True):
 MODEL_LIMITS = Limits(60.0, 1 << 30, 4)
 
 
+_DOCS_PAGES = {error.__name__: error.docs_page for error in (FormatError, UnknownFormat, EmptyFile)}
+
+
 class Failure(msgspec.Struct, frozen=True):
     """Why a file could not be read.
 
@@ -111,8 +114,10 @@ class Failure(msgspec.Struct, frozen=True):
     status: int = 422
     kind: str = ""
 
-
-_DOCS_PAGES = {error.__name__: error.docs_page for error in (FormatError, UnknownFormat, EmptyFile)}
+    @property
+    def docs_page(self) -> str:
+        """Return the page that explains the exception, or "" if the reader was stopped."""
+        return _DOCS_PAGES.get(self.kind, "")
 
 
 class ReadFailed(FormatError):
@@ -121,7 +126,7 @@ class ReadFailed(FormatError):
     def __init__(self, failure: Failure) -> None:
         super().__init__(failure.error, failure.hint)
         self.status = failure.status
-        self.docs_page = _DOCS_PAGES.get(failure.kind, "")
+        self.docs_page = failure.docs_page
 
 
 class ReaderProcess(Generic[Result]):

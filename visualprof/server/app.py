@@ -94,7 +94,7 @@ def _open_accounts(settings: Settings, job_service: JobService) -> Accounts:
 def _error_response(error: Exception) -> Response:
     if isinstance(error, VisualprofError):
         state, progress = getattr(error, "state", None), getattr(error, "progress", None)
-        body = ErrorBody(error.error, error.hint or None, state, progress)
+        body = ErrorBody(error.error, error.hint or None, state, progress, error.docs_page or None)
         response = json_response(body, error.status)
         if error.status == 503:
             response.headers["Retry-After"] = "1"

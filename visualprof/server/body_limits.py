@@ -17,6 +17,7 @@ from waitress.parser import HTTPRequestParser, ParsingError
 from waitress.utilities import Error, RequestEntityTooLarge
 
 from visualprof.messages import msg
+from visualprof.remote.queue.errors import PayloadTooLarge
 from visualprof.remote.queue.store.files import MAX_BLOB_BYTES
 from visualprof.remote.recordings import MAX_FILE_BYTES as MAX_RECORDING_BYTES
 from visualprof.server.identity import Identify
@@ -117,6 +118,7 @@ class RequestParser(HTTPRequestParser):
                     "server.only_files_jobs_graph",
                     "only recordings, and files for jobs and the Graph page, may be long, sent with the server's token",
                 ),
+                page=PayloadTooLarge.docs_page,
             )
         else:
             body = ErrorBody(

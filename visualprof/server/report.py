@@ -75,7 +75,7 @@ class WebUiNotBuilt(VisualprofError, status=409):
     """The error that the web UI is not built, so a report cannot be created."""
 
 
-class ReportTooLarge(VisualprofError, status=413):
+class ReportTooLarge(VisualprofError, status=413, docs_page="report#content"):
     """The error that a report is too large even with few rows."""
 
 

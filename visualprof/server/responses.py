@@ -23,12 +23,21 @@ T = TypeVar("T", bound=msgspec.Struct)
 
 
 class ErrorBody(msgspec.Struct, omit_defaults=True):
-    """An error and what to do about it; `state` and `progress` while a file is being parsed."""
+    """An error and what to do about it.
+
+    Attributes:
+        error: What went wrong.
+        hint: What to do about it.
+        state: State of a file that is not parsed yet.
+        progress: Parsed share of that file, 0..1.
+        page: Page of the documentation that explains the error, such as "formats#ranks".
+    """
 
     error: str
     hint: str | None = None
     state: Literal["waiting", "parsing", "ready", "growing", "failed"] | None = None
     progress: float | None = None
+    page: str | None = None
 
 
 def build_row(kind: type[T], source: object, **others: Any) -> T:

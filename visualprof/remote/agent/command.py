@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from visualprof.remote.agent.errors import AgentError
+from visualprof.remote.agent.errors import AgentError, RunsAsRoot
 from visualprof.remote.protocol import agent_unsupported_reason
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def run(args: argparse.Namespace) -> int:
     if args.action == "probe":
         return _probe(args)
     if runs_as_root() and not args.allow_root:
-        raise AgentError(
+        raise RunsAsRoot(
             "the agent does not run as root, because the code of a model could then change this machine",
             "start it as a separate user, or with --allow-root in a disposable container",
         )

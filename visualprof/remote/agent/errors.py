@@ -22,6 +22,10 @@ class AgentError(Exception):
         self.hint = hint
 
 
+class RunsAsRoot(AgentError):
+    """The agent would run as root without permission."""
+
+
 class LeaseLost(Exception):
     """The server no longer knows the lease: another agent has the task, or the task has ended."""
 

@@ -46,11 +46,11 @@ class InvalidSignature(VisualprofError, status=403):
     """A URL that this server did not sign, or that has expired."""
 
 
-class AgentRevoked(VisualprofError, status=403, docs_page="remote"):
+class AgentRevoked(VisualprofError, status=403, docs_page="team#machines"):
     """A blocked agent, which must exit."""
 
 
-class PayloadTooLarge(VisualprofError, status=413, docs_page="operating"):
+class PayloadTooLarge(VisualprofError, status=413, docs_page="security#uploads"):
     """More bytes than announced or allowed."""
 
 
@@ -58,15 +58,15 @@ class InvalidResult(VisualprofError, status=422, docs_page="result-folder"):
     """A result that differs from its announcement, or that is not a valid result."""
 
 
-class ServerBusy(VisualprofError, status=503, docs_page="operating"):
+class ServerBusy(VisualprofError, status=503, docs_page="operating#server-health"):
     """A server without capacity for the request. Clients retry after `Retry-After`."""
 
 
-class DatabaseUnavailable(VisualprofError, status=503, docs_page="operating"):
+class DatabaseUnavailable(VisualprofError, status=503, docs_page="operating#backup"):
     """A corrupt or missing database."""
 
 
-class StoreUnavailable(VisualprofError, status=503, docs_page="storage"):
+class StoreUnavailable(VisualprofError, status=503, docs_page="storage#a-store-for-files"):
     """A bucket that does not answer or rejects a request.
 
     Attributes:
@@ -78,15 +78,15 @@ class StoreUnavailable(VisualprofError, status=503, docs_page="storage"):
         self.refused = refused
 
 
-class QuotaExceeded(VisualprofError, status=429, docs_page="access-control"):
+class QuotaExceeded(VisualprofError, status=429, docs_page="team#quotas"):
     """A user who has reached a quota."""
 
 
-class TooManyAttempts(VisualprofError, status=429):
+class TooManyAttempts(VisualprofError, status=429, docs_page="security#accounts"):
     """Too many attempts in a short time."""
 
 
-class DiskFull(VisualprofError, status=507, docs_page="operating"):
+class DiskFull(VisualprofError, status=507, docs_page="jobs#deletion"):
     """A disk that is full, over its quota or read-only."""
 
 

@@ -307,7 +307,7 @@ class TooManyUploads(NotReady):
     """All upload slots are in use."""
 
 
-class UploadTooLarge(BadParameter, status=413):
+class UploadTooLarge(BadParameter, status=413, docs_page="security#uploads"):
     """The upload exceeds the size limit."""
 
 

@@ -35,6 +35,7 @@ class UnreadableFile(SourceError):
         failure = span.failure
         super().__init__(failure.error if failure else "", failure.hint if failure else "")
         self.status = failure.status if failure else 422
+        self.docs_page = failure.docs_page if failure else ""
 
 
 def require_summary(logdir: LogDirectory, span: Span) -> Summary:

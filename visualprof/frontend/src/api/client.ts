@@ -17,6 +17,8 @@ export class ApiError extends Error {
     readonly progress: number | null = null,
     /** Errors per field of a rejected job. */
     readonly fields: readonly FieldError[] = [],
+    /** Page of the documentation that explains the error, such as "formats#ranks". */
+    readonly page: string | null = null,
   ) {
     super(message);
   }
@@ -43,6 +45,7 @@ async function responseError(response: Response): Promise<ApiError> {
     body?.state ?? null,
     body?.progress ?? null,
     body?.errors ?? [],
+    body?.page ?? null,
   );
 }
 

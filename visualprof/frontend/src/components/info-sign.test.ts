@@ -58,18 +58,28 @@ describe("a definition", () => {
 describe("the explanation of an error", () => {
   beforeAll(() => setLanguage("en", ALL_TEXTS));
 
-  function detailsOf(status: number, act: boolean): HTMLDetailsElement | null {
-    const { host } = mount(Problem, { error: new ApiError(status, "no"), act });
+  function detailsOf(status: number, act: boolean, page: string | null = null): HTMLDetailsElement | null {
+    const error = new ApiError(status, "no", null, null, null, null, [], page);
+    const { host } = mount(Problem, { error, act });
     return host.querySelector("details");
   }
 
   it("says what usually causes it, and names the page of the documentation", async () => {
-    const details = detailsOf(422, false);
+    const details = detailsOf(422, false, "formats#damaged-files");
     if (!details) throw new Error("no explanation");
     details.open = true;
     details.dispatchEvent(new Event("toggle"));
-    await vi.waitFor(() => expect(details.textContent).toContain("Files are recognized by content"), 10_000);
-    expect(details.textContent).toContain("docs/formats.md");
+    await vi.waitFor(() => expect(details.textContent).toContain("the copy is incomplete"), 10_000);
+    expect(details.textContent).toContain("docs/formats.md#damaged-files");
+  });
+
+  it("is that of the status if the server names no page", async () => {
+    const details = detailsOf(404, false);
+    if (!details) throw new Error("no explanation");
+    details.open = true;
+    details.dispatchEvent(new Event("toggle"));
+    await vi.waitFor(() => expect(details.textContent).toContain("was deleted or renamed"), 10_000);
+    expect(details.textContent).not.toContain("docs/");
   });
 
   it("is missing for errors of unknown cause and for rejected actions", () => {
