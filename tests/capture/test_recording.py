@@ -36,7 +36,7 @@ from visualprof.capture import (  # noqa: E402
 from visualprof.reader import Trace, read_trace  # noqa: E402
 from visualprof.reader.logdir.layout import parse_run_path  # noqa: E402
 from visualprof.reader.trace import Category  # noqa: E402
-from visualprof.views import view  # noqa: E402
+from visualprof.views import run_view, view  # noqa: E402
 
 model = torch.nn.Linear(8, 8)
 
@@ -465,7 +465,7 @@ dist.destroy_process_group()
     places = [parse_run_path("run", p.name) for p in (first, second)]
     assert [(p.rank, p.stamp) for p in places] == [(0, "step1"), (1, "step1")]
     assert [(read_trace(p).meta.rank, read_trace(p).meta.world_size) for p in (first, second)] == [(0, 2), (1, 2)]
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     ranks = [(p.worker, read_trace(f)) for p, f in zip(places, (first, second), strict=True)]
     answer = json_of(chosen.compute_from_traces(ranks, chosen.parse({})))
     assert answer["missing_ranks"] == []

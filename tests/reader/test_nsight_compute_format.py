@@ -16,7 +16,7 @@ from tests.reader.messages import message_classes
 from tests.reader.test_formats import check_invariants
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
-from visualprof.views import Params, view
+from visualprof.views import Params, run_view
 from visualprof.views.counters import plain_name
 
 HEAD = "ID,Process ID,Process Name,Host Name,Kernel Name,Context,Stream,Block Size,Grid Size,Device,CC"
@@ -236,7 +236,9 @@ def test_a_cut_report(tmp_path: Path) -> None:
 
 
 def counters(*traces: Trace) -> dict[str, Any]:
-    return json_of(view("counters").compute_from_traces([(str(i), trace) for i, trace in enumerate(traces)], Params()))
+    return json_of(
+        run_view("counters").compute_from_traces([(str(i), trace) for i, trace in enumerate(traces)], Params())
+    )
 
 
 def test_kernels_of_the_run_are_joined_by_name(table: Path, write: Callable[..., Path]) -> None:

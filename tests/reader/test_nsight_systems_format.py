@@ -17,7 +17,7 @@ from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.trace import Category, LinkKind
 from visualprof.reader.trace.rank_split import split_ranks
-from visualprof.views import view
+from visualprof.views import run_view
 
 PID, TID = 41, 4242
 GLOBAL_PID = PID << 24
@@ -117,7 +117,7 @@ def test_processes_that_launch_kernels_are_ranks_with_their_own_overlap(report: 
         [("sgemm", 2000, 500), ("void add<float>(float*)", 2500, 100)],
         [("sgemm", 2600, 300)],
     ]
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     table = json_of(chosen.compute_from_traces([(r.label, r.trace) for r in ranks], chosen.parse({})))["columns"]
     assert [table[name] for name in ("rank", "computation_ns", "communication_ns", "overlap_ns")] == [
         [0, 1],

@@ -23,7 +23,7 @@ from visualprof.reader.logdir.summary import summarize
 from visualprof.reader.trace import LinkKind, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.rank_split import rank_labels, select_rank, split_ranks
-from visualprof.views import view
+from visualprof.views import RunView, view
 
 
 def rank_events(pid: int, device: int, took: int) -> list[dict[str, Any]]:
@@ -52,7 +52,7 @@ def tables(name: str, trace: Trace) -> Any:
     chosen = view(name)
     answer = json_of(
         chosen.compute_from_traces([("w", trace)], chosen.parse({}))
-        if chosen.subject == "run"
+        if isinstance(chosen, RunView)
         else chosen.compute(trace, chosen.parse({}))
     )
     return answer["columns"]

@@ -9,7 +9,7 @@ import pytest
 from tests.conftest import Write, json_of, trace_of
 from tests.views.rank_events import collective_kernel, distributed_info, event, launched_kernel, step
 from visualprof.peaks import find_link_bandwidth
-from visualprof.views import view
+from visualprof.views import run_view
 
 PIPELINES = {f"p{i}": ("PIPELINE_MODEL_PARALLEL_GROUP", [i, i + 4]) for i in range(4)}
 WORLD = {"0": ("default_pg", list(range(8)))}
@@ -17,7 +17,7 @@ WORLD = {"0": ("default_pg", list(range(8)))}
 
 def of_run(write: Write, ranks: dict[int, list[dict[str, Any]]], groups: Any = WORLD | PIPELINES) -> dict[str, Any]:
     """The view of eight ranks, each on a host of its own."""
-    chosen = view("collectives")
+    chosen = run_view("collectives")
     traces = [
         (
             f"node{rank}_{4000 + rank}",
@@ -103,7 +103,7 @@ def test_a_pair_that_takes_three_times_as_long_is_slow(write: Write) -> None:
 
 def test_a_slow_pair_is_named_among_the_stragglers(write: Write) -> None:
     ranks = stages(slow=2)
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     traces = [
         (
             f"node{n}_4{n}00",
@@ -136,7 +136,7 @@ def test_a_run_without_pipelines_has_no_bubbles(write: Write) -> None:
 
 
 def test_ranks_without_groups_have_their_collectives(write: Write) -> None:
-    chosen = view("collectives")
+    chosen = run_view("collectives")
     traces = [(f"{i}", trace_of(write([event("gloo:all_reduce", 10, 5 + i)], name=f"{i}.json"))) for i in range(2)]
     (row,) = rows(json_of(chosen.compute_from_traces(traces, chosen.parse({}))))
     assert (row["role"], row["name"], row["span"], row["bytes"], row["latency_ns"]) == (

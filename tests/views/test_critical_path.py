@@ -12,7 +12,7 @@ from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader import native, read_trace
-from visualprof.views import view
+from visualprof.views import run_view
 from visualprof.views.measure.replay.graph import latest_times
 from visualprof.views.measure.replay.path import end_nodes
 from visualprof.views.measure.replay.path_pieces import baseline_replay, path_pieces, slack_ns
@@ -271,7 +271,7 @@ def rank(launched_at: int) -> list[Event]:
 
 def ranks(write: Write, recordings: list[list[Event]], **params: str) -> dict[str, Any]:
     traces = [(f"r{i}", read_trace(write(events, f"r{i}.json"))) for i, events in enumerate(recordings)]
-    chosen = view("ranks")
+    chosen = run_view("ranks")
     return json_of(chosen.compute_from_traces(traces, chosen.parse(params)))
 
 
@@ -332,7 +332,7 @@ def test_ranks_without_shared_collectives_have_no_forecast(write: Write) -> None
 @pytest.mark.parametrize("world", [2, 4])
 def test_recordings_of_several_ranks_replay_within_2_percent(world: int) -> None:
     paths = [recording_path(f"traces/torch_cpu/ddp{world}/rank{i}.pt.trace.json.gz") for i in range(world)]
-    chosen = view("ranks")
+    chosen = run_view("ranks")
     result = json_of(chosen.compute_from_traces([(p.name, trace_of(p)) for p in paths], chosen.parse({})))
     assert (result["obstacle"], result["collectives"]) == (None, 15)
     assert sum(result["columns"]["share"]) == pytest.approx(1)

@@ -14,7 +14,7 @@ from visualprof.cli import main
 from visualprof.cli import view as command
 from visualprof.cli._terminal import render
 from visualprof.reader.cache import Cache
-from visualprof.views import Params, View, all_views
+from visualprof.views import Params, RunView, View, all_views
 from visualprof.views.answers import disk_cache
 from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.encoding import encode
@@ -63,10 +63,9 @@ def test_a_cached_answer_is_shown_identically(name: str, cache: Cache) -> None:
     trace = trace_of(SAMPLES / name)
     for view in all_views():
         if view.subject in ("trace", "run") and view.needs(trace):
-            subject = [("a", trace), ("b", trace)]
-            work_out = (
-                partial(view.compute, trace) if view.subject == "trace" else partial(view.compute_from_traces, subject)
-            )
+            work_out = partial(view.compute, trace)
+            if isinstance(view, RunView):
+                work_out = partial(view.compute_from_traces, [("a", trace), ("b", trace)])
             place = CachedAnswer(cache, view, view.parse({}), (name,))
             assert place.load() is None
             answer = place.compute_and_store(partial(work_out, view.parse({})))

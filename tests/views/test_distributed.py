@@ -13,11 +13,11 @@ from tests.conftest import SAMPLES, Write, answer, json_of, trace_of
 from tests.recordings import recording_path
 from tests.views.rank_events import event, launched_kernel, step
 from visualprof.reader.trace.rank_split import split_ranks
-from visualprof.views import view
+from visualprof.views import run_view
 
 
 def distributed(*paths: Path, **params: str) -> dict[str, Any]:
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     return json_of(chosen.compute_from_traces([(p.name, trace_of(p)) for p in paths], chosen.parse(params)))
 
 
@@ -101,7 +101,7 @@ def test_a_straggler_waits_least_and_has_most_of_the_replay(world: int) -> None:
     paths = [recording_path(f"traces/torch_cpu/ddp{world}/rank{r}.pt.trace.json.gz") for r in range(world)]
     result = distributed(*paths)
     assert [s["rank"] for s in result["stragglers"]] == [0]
-    waits, ranks = result["waits"]["columns"], view("ranks")
+    waits, ranks = result["waits"]["columns"], run_view("ranks")
     by_rank = [sum(ns for r, ns in zip(waits["rank"], waits["wait_ns"], strict=True) if r == n) for n in range(world)]
     assert by_rank.index(min(by_rank)) == 0
     replayed = json_of(ranks.compute_from_traces([(path.name, trace_of(path)) for path in paths], ranks.parse({})))[
@@ -115,7 +115,7 @@ def test_only_the_synthetic_straggler_is_named() -> None:
     result = distributed(*sorted((SAMPLES / "synthetic-4gpu").glob("*.gz")))
     assert [s["rank"] for s in result["stragglers"]] == [2]
     assert result["stragglers"][0]["cause"] == "device"  # its kernels have as many blocks and take longer
-    ranks = view("ranks")
+    ranks = run_view("ranks")
     traces = [(path.name, trace_of(path)) for path in sorted((SAMPLES / "synthetic-4gpu").glob("*.gz"))]
     replayed = json_of(ranks.compute_from_traces(traces, ranks.parse({})))
     columns = replayed["columns"]  # most of the critical path first
@@ -285,7 +285,7 @@ def test_many_collectives_take_a_moment(tmp_path: Path) -> None:
         write_file(tmp_path / f"{rank}.json", 40_000, rank=rank, ranks=2, every=1)
     traces = [(path.name, trace_of(path)) for path in sorted(tmp_path.iterdir())]
     begin = time.process_time()
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     result = json_of(chosen.compute_from_traces(traces, chosen.parse({})))
     assert result["collectives"]["columns"]["calls"] == [4000, 4000]
     assert time.process_time() - begin < 1  # measured 0.05 s; was 6 s
@@ -394,7 +394,7 @@ def test_a_host_operator_that_launches_a_recorded_kernel_is_not_communication(wr
 @pytest.mark.parametrize("name", ["merged-x.trace.json", "combined-plain.trace.json"])
 def test_communication_of_a_public_file_of_two_ranks_is_that_of_its_kernels(name: str) -> None:
     ranks = split_ranks(trace_of(recording_path(f"cases/reports/08-merged-ranks/{name}")))
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     result = json_of(chosen.compute_from_traces([(r.label, r.trace) for r in ranks], chosen.parse({})))
     assert result["collectives"]["columns"]["total_ns"] == [160_000, 130_000]
     table = result["columns"]
@@ -408,8 +408,8 @@ def test_communication_of_a_public_file_of_two_ranks_is_that_of_its_kernels(name
 def test_ranks_of_files_that_state_none_are_those_of_their_names(write: Write) -> None:
     paths = [write([step(0, 0, 100), *launched_kernel("gemm", 10, 20, 1)], name=f"rank{n}.json") for n in (10, 2)]
     assert distributed(*paths)["ranks"]["columns"]["rank"] == [2, 10]
-    assert view("distributed").is_in_run([path.name for path in paths], has_data=False)
-    assert not view("distributed").is_in_run(["trace.json"], has_data=False)
+    assert run_view("distributed").is_in_run([path.name for path in paths], has_data=False)
+    assert not run_view("distributed").is_in_run(["trace.json"], has_data=False)
 
 
 def test_two_files_of_one_rank_are_two_rows(write: Write) -> None:

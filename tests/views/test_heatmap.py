@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import SAMPLES, json_of, trace_of
 from visualprof.errors import BadParameter
-from visualprof.views import view
+from visualprof.views import run_view
 from visualprof.views.heatmap import heat_map
 from visualprof.views.measure.columns.bins import bin_edges, merge_bins
 from visualprof.views.measure.columns.row_order import similarity_order
@@ -42,7 +42,7 @@ def run(computation: list[list[float]], total: float = 1000, **more: Any) -> Ran
 
 
 def heat(figures: RankMetrics, **params: str) -> dict[str, Any]:
-    return json_of(heat_map(figures, view("heatmap").parse(params)))
+    return json_of(heat_map(figures, run_view("heatmap").parse(params)))
 
 
 def test_cells_are_stored_by_row() -> None:
@@ -133,8 +133,8 @@ def test_bins_are_of_equal_length() -> None:
 def test_the_map_of_a_run_has_the_figures_of_its_steps() -> None:
     traces = [(path.name, trace_of(path)) for path in sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))]
     steps, chosen = (
-        json_of(view("distributed").compute_from_traces(traces, view("distributed").parse({}))),
-        view("heatmap"),
+        json_of(run_view("distributed").compute_from_traces(traces, run_view("distributed").parse({}))),
+        run_view("heatmap"),
     )
     waits = steps["waits"]["columns"]
     for figure, values in ("computation", steps["columns"]["computation_ns"]), ("wait", waits["wait_ns"]):
@@ -146,7 +146,7 @@ def test_the_map_of_a_run_has_the_figures_of_its_steps() -> None:
 def test_a_thousand_ranks_take_a_moment() -> None:
     rng = np.random.default_rng(1)
     figures = run(rng.normal(500, 20, (1024, 100)).tolist())
-    chosen = view("heatmap")
+    chosen = run_view("heatmap")
     took = list[float]()
     for by in ("rank", "value", "similarity") * 2:
         began = time.process_time()

@@ -18,7 +18,7 @@ from visualprof.errors import VisualprofError
 from visualprof.reader.models import read_model
 from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
-from visualprof.views import all_views, view
+from visualprof.views import RunView, all_views, run_view, view
 from visualprof.views.flame import TREES, available_trees
 from visualprof.views.graph import drawn
 from visualprof.views.measure.steps.windows import STEP_PARTS, step_windows
@@ -59,9 +59,9 @@ def _answers(path: Path) -> Answers:
     shown = (v for v in all_views() if v.subject in ("trace", "run") and v.needs(trace))
     return {
         v.name: json_of(
-            v.compute(trace, v.parse({}))
-            if v.subject == "trace"
-            else v.compute_from_traces([("w", trace)], v.parse({}))
+            v.compute_from_traces([("w", trace)], v.parse({}))
+            if isinstance(v, RunView)
+            else v.compute(trace, v.parse({}))
         )
         for v in shown
     }
@@ -251,7 +251,7 @@ def test_numbers_of_any_trace_hold_together(write: Write, seed: int) -> None:
 def test_numbers_of_arbitrary_ranks_hold_together(write: Write, seed: int) -> None:
     paths = [write(_arbitrary(random.Random(100 + seed)), f"{rank}.json") for rank in range(2)]
     paths.append(write(_arbitrary(random.Random(200 + seed)), "2.json"))
-    distributed = view("distributed")
+    distributed = run_view("distributed")
     for chosen in (paths[:2], paths[1:]):  # ranks that did the same, and such that did not
         ranks = [(path.name, trace_of(path)) for path in chosen]
         answers = {"distributed": json_of(distributed.compute_from_traces(ranks, distributed.parse({})))}

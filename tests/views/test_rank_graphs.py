@@ -17,14 +17,14 @@ from visualprof.errors import BadParameter
 from visualprof.reader import native
 from visualprof.reader.cache import Cache
 from visualprof.reader.trace import Trace
-from visualprof.views import view
+from visualprof.views import run_view
 from visualprof.views.answers.part_cache import load_or_compute_part, load_part
 from visualprof.views.measure.replay import baseline
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.contraction import contract
 from visualprof.views.measure.replay.rank_graph import RankGraph, rank_graph
 
-RANKS = view("ranks")
+RANKS = run_view("ranks")
 CHANGES = ("", "rank[*]=median; kernel*0.3", "operator[name~a]*0.5", "host[name~a]*0.3; collective*0.7")
 TRAINING = {
     "synthetic-4gpu": sorted((SAMPLES / "synthetic-4gpu").glob("*.gz")),

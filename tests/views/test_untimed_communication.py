@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import Write, json_of
 from tests.recordings import recording_path
 from visualprof.reader import read_trace
-from visualprof.views import Params, view
+from visualprof.views import Params, run_view
 
 MIB = 1 << 20
 
@@ -45,7 +45,7 @@ def recording(call: str, *, kernel: bool, linked: bool = True) -> list[dict[str,
 
 def collectives(write: Write, events: list[dict[str, Any]]) -> dict[str, list[Any]]:
     path = write(events, distributedInfo={"rank": 0, "world_size": 2})
-    result = json_of(view("distributed").compute_from_traces([("0", read_trace(path))], Params()))
+    result = json_of(run_view("distributed").compute_from_traces([("0", read_trace(path))], Params()))
     return result["collectives"]["columns"]
 
 

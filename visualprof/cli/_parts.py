@@ -57,20 +57,20 @@ def _fingerprint(path: Path, only: bool) -> str:
 def _cached_parts(fingerprint: str, asked: Asked) -> list[Any] | None:
     """Return the cached parts of a file, or None if one is not cached."""
     from visualprof.reader.cache import Cache
-    from visualprof.views import view
+    from visualprof.views import run_view
     from visualprof.views.answers.part_cache import load_part
 
-    values = [load_part(Cache.default(), view(name), fingerprint, text) for name, text in asked]
+    values = [load_part(Cache.default(), run_view(name), fingerprint, text) for name, text in asked]
     return None if None in values else values
 
 
 def _compute_parts(path: Path, fingerprint: str, asked: Asked, opened: Callable[[Path], Trace]) -> list[Any]:
     from visualprof.reader.cache import Cache
-    from visualprof.views import view
+    from visualprof.views import run_view
     from visualprof.views.answers.part_cache import load_or_compute_part
 
     trace = cache(lambda: opened(path))
-    return [load_or_compute_part(Cache.default(), view(name), fingerprint, trace, text) for name, text in asked]
+    return [load_or_compute_part(Cache.default(), run_view(name), fingerprint, trace, text) for name, text in asked]
 
 
 def _make_side_by_side(asked: Asked, files: dict[Path, str], cached: dict[Path, list[Any] | None]) -> None:

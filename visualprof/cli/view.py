@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from visualprof.reader.logdir.scan import Problem
     from visualprof.reader.results.report import Report
     from visualprof.reader.trace import Trace
-    from visualprof.views import Subject, View
+    from visualprof.views import RunView, Subject, View
     from visualprof.views.answers.table import Answer
 
 
@@ -201,15 +201,15 @@ def joined_answer(chosen: View, params: Any, file: FileOf, workers: list[tuple[s
     if answer is None or chosen.join is None or len(workers) < 2:
         return answer
     from visualprof.cli._parts import parts
-    from visualprof.views import view
+    from visualprof.views import run_view
 
-    run_view = view(chosen.run_view)
+    ranks_view = run_view(chosen.run_view)
     if file.step_range or any(span.rank for _, spans in workers for span in spans):
-        ranks = _parts_of(run_view, "", workers, file, None)
+        ranks = _parts_of(ranks_view, "", workers, file, None)
     else:
         files = [spans[0].path for _, spans in workers]
-        ranks = parts(((run_view.name, ""),), files, lambda _: _open(file))[run_view.name]
-    return chosen.join(answer, run_view.reduce(ranks), file.name) if run_view.reduce else answer
+        ranks = parts(((ranks_view.name, ""),), files, lambda _: _open(file))[ranks_view.name]
+    return chosen.join(answer, ranks_view.reduce(ranks), file.name) if ranks_view.reduce else answer
 
 
 def framework_of(file: FileOf) -> str:
@@ -222,34 +222,38 @@ def _answers(
 ) -> dict[str, Answer]:
     """Return the answers of the views that have data, for all ranks or for one."""
     from visualprof.cli._parts import parts
+    from visualprof.views import RunView
 
     trace = _open(file) if any(entry.subject == "trace" for entry, _ in views.values()) else None
     alone = trace if len(workers) == 1 else None
-    whole = {name: entry for name, entry in views.items() if entry[0].subject == "run"}
+    run_views = {name: chosen for name, (chosen, _) in views.items() if isinstance(chosen, RunView)}
     asked = tuple(
-        (name, entry.part_key_for(params)) for name, (entry, params) in whole.items() if not alone or entry.needs(alone)
+        (name, chosen.part_key_for(views[name][1]))
+        for name, chosen in run_views.items()
+        if not alone or chosen.needs(alone)
     )
     files = [spans[0].path for _, spans in workers] if len(workers) > 1 else [file.path]
     if file.step_range or any(span.rank for _, spans in workers for span in spans):
-        values = {name: _parts_of(views[name][0], key, workers, file, trace) for name, key in asked}
+        values = {name: _parts_of(run_views[name], key, workers, file, trace) for name, key in asked}
     else:
         values = parts(asked, files, lambda _: trace or _open(file)) if asked else {}
     answers: dict[str, Answer] = {}
     for name, (chosen, params) in views.items():
-        worker_parts = values.get(name, [])
-        if chosen.is_in_run((worker for worker, _ in worker_parts), any(chosen.has_data(p) for _, p in worker_parts)):
-            answers[name] = chosen.compute_from_parts(values[name], params)
+        if isinstance(chosen, RunView):
+            ranks = values.get(name, [])
+            if chosen.is_in_run((worker for worker, _ in ranks), any(chosen.has_data(part) for _, part in ranks)):
+                answers[name] = chosen.compute_from_parts(ranks, params)
         elif trace and chosen.subject == "trace" and chosen.needs(trace):
             answers[name] = chosen.answer(trace, params)
     for name, (chosen, _) in views.items():
-        run_view, ranks = views.get(chosen.run_view, (None,))[0], values.get(chosen.run_view, [])
-        if chosen.join and name in answers and run_view and run_view.reduce and len(ranks) > 1:
-            answers[name] = chosen.join(answers[name], run_view.reduce(ranks), file.name)
+        source, ranks = run_views.get(chosen.run_view), values.get(chosen.run_view, [])
+        if chosen.join and name in answers and source and source.reduce and len(ranks) > 1:
+            answers[name] = chosen.join(answers[name], source.reduce(ranks), file.name)
     return answers
 
 
 def _parts_of(
-    chosen: View, key: str, workers: list[tuple[str, list[FileOf]]], file: FileOf, trace: Trace | None
+    chosen: RunView, key: str, workers: list[tuple[str, list[FileOf]]], file: FileOf, trace: Trace | None
 ) -> list[tuple[str, Any]]:
     """Return the parts of all workers, uncached: with the chosen ranges as steps, or of several ranks of one file."""
     files = [spans[0] for _, spans in workers] if len(workers) > 1 else [file]

@@ -26,12 +26,12 @@ def parse_into_cache(path: str, progress: Progress, *, cache: Cache, parts: bool
 
 
 def _compute_parts(summary: Summary, cache: Cache) -> None:
-    from visualprof.views import all_views
+    from visualprof.views import RunView, all_views
     from visualprof.views.answers.part_cache import load_or_compute_part
 
     trace = cache.load(summary.fingerprint)
     for view in all_views():
-        if trace and view.map and view.name in summary.views:
+        if trace and isinstance(view, RunView) and view.name in summary.views:
             load_or_compute_part(cache, view, summary.fingerprint, lambda trace=trace: trace)
 
 

@@ -32,10 +32,7 @@ class Params:
 
 
 class View(msgspec.Struct, frozen=True):
-    """Definition of a view.
-
-    A view of a run is map-reduce over the workers: `map` turns each worker's trace into a small part, `reduce` combines
-    the parts, and `compute` makes the answer. Parts are cached, so a thousand ranks are never in memory at once.
+    """Definition of a view of a trace, a model or reports. `RunView` is a view of all workers of a run.
 
     Attributes:
         name: Id in addresses, on the command line and in the locales of the web UI.
@@ -45,20 +42,9 @@ class View(msgspec.Struct, frozen=True):
         compute: Return the answer for (subject, params). The return annotation declares the type of the answer. No IO,
             no formatting, no language.
         charts: Return ECharts options by chart name for (answer, params, top).
-        subject: Input of `compute`: one trace, a run (a list of (worker name, part), or the result of `reduce`), a
-            model or reports.
-        map: Views of runs: return the part of one worker's trace, a struct that is cached. With `part_key`, it also
-            takes the key.
-        has_data: Return whether a part has the data for the view.
-        has_run_data: Views of runs: return whether workers of these names have the data for the view together, whatever
-            their parts.
-        part_key: Return the parameters that the parts depend on, as a string; "" for none.
-        reduce: Views of runs: combine the parts of all workers into the input of `compute`. The result depends on no
-            parameter and takes a few bytes per rank and step, so the server caches it for all parameters.
-        empty_hint: Views of runs: the hint for a run without data for the view.
-        run_view: Views of traces: the view of runs whose input `join` takes.
-        join: Views of traces: complete an answer by facts about the other ranks, for (answer, input of `run_view`,
-            worker).
+        subject: Input of `compute`.
+        run_view: Name of the view of runs whose input `join` takes.
+        join: Complete the answer for a trace by facts about the other ranks, for (answer, input of `run_view`, worker).
     """
 
     name: str
@@ -68,12 +54,6 @@ class View(msgspec.Struct, frozen=True):
     compute: Callable[[Any, Any], Answer]
     charts: Callable[[Any, Any, int], dict[str, Option]] | None = None
     subject: Subject = "trace"
-    map: Callable[..., msgspec.Struct] | None = None
-    has_data: Callable[[Any], bool] = bool
-    has_run_data: Callable[[Iterable[str]], bool] | None = None
-    part_key: Callable[[Any], str] | None = None
-    reduce: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
-    empty_hint: str = ""
     run_view: str = ""
     join: Callable[[Any, Any, str], Answer] | None = None
 
@@ -91,38 +71,6 @@ class View(msgspec.Struct, frozen=True):
         from visualprof.views.measure.launches.answer_names import add_short_names
 
         return add_short_names(self.compute(subject, params), subject)
-
-    def compute_from_traces(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
-        """Return the answer for the traces of all workers of a run: map, reduce and compute."""
-        key = self.part_key_for(params)
-        return self.compute_from_parts([(name, self.map_worker(trace, key)) for name, trace in ranks], params)
-
-    def compute_from_parts(self, parts: Sequence[tuple[str, Any]], params: Any) -> Answer:
-        """Return the answer for the parts of all workers of a run: reduce and compute."""
-        return self.answer(self.reduce(parts) if self.reduce else parts, params)
-
-    def map_worker(self, trace: Trace, key: str = "") -> msgspec.Struct:
-        """Return the part of one worker.
-
-        Args:
-            trace: The worker's trace.
-            key: Result of `part_key_for`.
-        """
-        assert self.map
-        return self.map(trace, key) if self.part_key else self.map(trace)
-
-    def is_in_run(self, workers: Iterable[str], has_data: bool) -> bool:
-        """Return whether a run has the data for the view.
-
-        Args:
-            workers: Names of the workers.
-            has_data: Whether any worker has the data.
-        """
-        return has_data or (self.has_run_data is not None and self.has_run_data(workers))
-
-    def part_key_for(self, params: Any) -> str:
-        """Return the parameters that the parts of the workers depend on, as a string."""
-        return self.part_key(params) if self.part_key else ""
 
     def parse(self, texts: Mapping[str, str]) -> Any:
         """Return the parameters as the view's dataclass.
@@ -143,6 +91,63 @@ class View(msgspec.Struct, frozen=True):
             raise BadParameter(
                 f"{self.name}: {error}", msg("views.parameters", f"parameters: {', '.join(names)}")
             ) from error
+
+
+class RunView(View, frozen=True, kw_only=True):
+    """Definition of a view of a run: map-reduce over its workers.
+
+    `map` turns each worker's trace into a small part, `reduce` combines the parts, and `compute` makes the answer.
+    Parts are cached, so a thousand ranks are never in memory at once.
+
+    Attributes:
+        map: Return the part of one worker's trace, a struct that is cached. With `part_key`, it also takes the key.
+        has_data: Return whether a part has the data for the view.
+        has_run_data: Return whether workers of these names have the data for the view together, whatever their parts.
+        part_key: Return the parameters that the parts depend on, as a string; "" for none.
+        reduce: Combine the parts of all workers into the input of `compute`, otherwise a list of (worker name, part).
+            The result depends on no parameter and takes a few bytes per rank and step, so the server caches it for all
+            parameters.
+        empty_hint: The hint for a run without data for the view.
+    """
+
+    subject: Subject = "run"
+    map: Callable[..., msgspec.Struct]
+    has_data: Callable[[Any], bool] = bool
+    has_run_data: Callable[[Iterable[str]], bool] | None = None
+    part_key: Callable[[Any], str] | None = None
+    reduce: Callable[[Sequence[tuple[str, Any]]], msgspec.Struct] | None = None
+    empty_hint: str = ""
+
+    def compute_from_traces(self, ranks: Sequence[tuple[str, Trace]], params: Any) -> Answer:
+        """Return the answer for the traces of all workers: map, reduce and compute."""
+        key = self.part_key_for(params)
+        return self.compute_from_parts([(name, self.map_worker(trace, key)) for name, trace in ranks], params)
+
+    def compute_from_parts(self, parts: Sequence[tuple[str, Any]], params: Any) -> Answer:
+        """Return the answer for the parts of all workers: reduce and compute."""
+        return self.answer(self.reduce(parts) if self.reduce else parts, params)
+
+    def map_worker(self, trace: Trace, key: str = "") -> msgspec.Struct:
+        """Return the part of one worker.
+
+        Args:
+            trace: The worker's trace.
+            key: Result of `part_key_for`.
+        """
+        return self.map(trace, key) if self.part_key else self.map(trace)
+
+    def is_in_run(self, workers: Iterable[str], has_data: bool) -> bool:
+        """Return whether a run has the data for the view.
+
+        Args:
+            workers: Names of the workers.
+            has_data: Whether any worker has the data.
+        """
+        return has_data or (self.has_run_data is not None and self.has_run_data(workers))
+
+    def part_key_for(self, params: Any) -> str:
+        """Return the parameters that the parts of the workers depend on, as a string."""
+        return self.part_key(params) if self.part_key else ""
 
 
 @cache
@@ -168,3 +173,10 @@ def view(name: str) -> View:
             msg("views.views", f"views: {', '.join(v.name for v in all_views())}"),
         )
     return importlib.import_module(f"{__name__}.{name}").VIEW
+
+
+def run_view(name: str) -> RunView:
+    """Return the view of runs with this name."""
+    chosen = view(name)
+    assert isinstance(chosen, RunView)
+    return chosen

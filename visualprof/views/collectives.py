@@ -10,7 +10,7 @@ import numpy as np
 
 from visualprof.peaks import find_link_bandwidth
 from visualprof.reader.trace import Floats
-from visualprof.views import Params, View
+from visualprof.views import Params, RunView
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.measure.columns.groups import group
@@ -403,14 +403,13 @@ def _ratio(values: Floats, totals: Floats) -> Floats:
     return np.where(totals > 0, values / np.where(totals > 0, totals, 1), np.nan)
 
 
-VIEW = View(
+VIEW = RunView(
     "collectives",
     58,
     takes_part,
     Params,
     compute,
     make_charts,
-    subject="run",
     map=rank_summary,
     has_data=summary_takes_part,
     reduce=analyze_run,

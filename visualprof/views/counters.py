@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.messages import msg
 from visualprof.reader.kernel_metrics import METRIC_PREFIX
 from visualprof.reader.trace import Floats, Ids, Ints, Trace
-from visualprof.views import Params, View
+from visualprof.views import Params, RunView
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Columns, Table
@@ -231,13 +231,12 @@ def _lines(trace: Trace) -> list[tuple[str, str | None, str, str | None, float, 
     return [line for _, line in sorted(lines, key=lambda line: line[0])]
 
 
-VIEW = View(
+VIEW = RunView(
     "counters",
     33,
     needs,
     Params,
     compute,
-    subject="run",
     map=counters_part,
     has_data=lambda part: part.measured,
     empty_hint=msg(

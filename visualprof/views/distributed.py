@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Floats, Ints, Mask
-from visualprof.views import Params, View
+from visualprof.views import Params, RunView
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, columns_of, from_rows
 from visualprof.views.measure.columns.groups import group
@@ -376,14 +376,13 @@ def _notes(run: RunAnalysis) -> list[str]:
     return [name for name, holds in notes.items() if holds]
 
 
-VIEW = View(
+VIEW = RunView(
     "distributed",
     55,
     takes_part,
     Params,
     compute,
     make_charts,
-    subject="run",
     map=rank_summary,
     has_data=summary_takes_part,
     has_run_data=has_several_ranks,

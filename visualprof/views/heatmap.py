@@ -11,7 +11,7 @@ import numpy as np
 from msgspec import Meta
 
 from visualprof.reader.trace import Floats, Ints
-from visualprof.views import Params, View
+from visualprof.views import Params, RunView
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns
 from visualprof.views.measure.columns.bins import bin_edges, merge_bins
@@ -294,13 +294,12 @@ def _mean_of(means: Floats, rows: Ints) -> Floats:
     return np.rint(merge_bins(part, rows - rows[0], ONE_BIN, mean=True)[:, 0])
 
 
-VIEW = View(
+VIEW = RunView(
     "heatmap",
     59,
     takes_part,
     HeatmapParams,
     compute,
-    subject="run",
     map=rank_summary,
     has_data=summary_takes_part,
     has_run_data=has_several_ranks,

@@ -11,7 +11,7 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import Floats
-from visualprof.views import Params, View
+from visualprof.views import Params, RunView
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table
 from visualprof.views.measure.ranks.processes import (
@@ -218,14 +218,13 @@ def _unmatched() -> RanksAnswer:
     )
 
 
-VIEW = View(
+VIEW = RunView(
     "ranks",
     56,
     takes_part,
     RanksParams,
     compute,
     make_charts,
-    subject="run",
     map=rank_graph,
     has_data=summary_takes_part,
     part_key=common_change,

@@ -20,7 +20,7 @@ from visualprof.server.identity import current_principal
 from visualprof.server.responses import VersionedResponse
 from visualprof.server.routes import READ_ONLY_ERROR, Query, Resource, get, mutation
 from visualprof.server.services import Services
-from visualprof.views import all_views
+from visualprof.views import RunView, all_views
 from visualprof.views.answers.encoding import encode
 
 # Fields of a span that are known after parsing, with their values before.
@@ -239,7 +239,7 @@ def _skipped(problems: Iterable[Problem]) -> list[SkippedFile]:
 
 def _run_row(run: listing.Run) -> Run:
     names = [worker.id for worker in run.workers]
-    run_views = tuple(view.name for view in all_views() if view.is_in_run(names, has_data=False))
+    run_views = tuple(v.name for v in all_views() if isinstance(v, RunView) and v.is_in_run(names, has_data=False))
     workers = [
         Worker(
             worker.id,

@@ -26,7 +26,7 @@ from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
 from visualprof.server.services import Services
-from visualprof.views import view
+from visualprof.views import run_view
 from visualprof.views.answers.table import Selection, Table, select_rows
 from visualprof.views.measure.launches.answer_names import add_short_names, trace_short_names
 from visualprof.views.measure.ranks.alignment import ClockOffset, clock_offsets
@@ -338,7 +338,7 @@ class Timeline(Resource):
         listing = self._visible.listing()
         names = [name for name in query.workers.split(",") if name]
         spans = worker_spans(self._logdir, listing, query.run, query.span, names)
-        workers, distributed = [span for _, span in spans], view("distributed")
+        workers, distributed = [span for _, span in spans], run_view("distributed")
         parts = cast(
             "list[RankSummary]",
             load_or_compute_parts(self._traces, distributed, workers, step_range=query.step_range),

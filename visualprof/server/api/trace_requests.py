@@ -17,7 +17,7 @@ from visualprof.reader.trace import Trace
 from visualprof.server.api.spans import load_trace, require_summary
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.identity import current_principal
-from visualprof.views import View, view
+from visualprof.views import RunView, View, run_view, view
 from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.part_cache import load_or_compute_part, load_part
 from visualprof.views.answers.table import Answer
@@ -110,7 +110,7 @@ def compute_answer(trace: Trace, cache: Cache, name: str, params: Any, version: 
 
 
 def load_or_compute_parts(
-    traces: SteppedTraces, view: View, spans: Sequence[Span], key: str = "", step_range: str = ""
+    traces: SteppedTraces, view: RunView, spans: Sequence[Span], key: str = "", step_range: str = ""
 ) -> list[msgspec.Struct]:
     """Return the parts of a run view from the disk cache, or compute them.
 
@@ -118,7 +118,7 @@ def load_or_compute_parts(
         traces: The traces of the log directory.
         view: A view of a run.
         spans: The spans of the workers.
-        key: Result of `View.part_key_for`.
+        key: Result of `RunView.part_key_for`.
         step_range: As in `compute_from_trace`.
 
     Raises:
@@ -151,4 +151,4 @@ def load_or_compute_parts(
 
 def compute_part(trace: Trace, cache: Cache, name: str, version: str, key: str) -> msgspec.Struct:
     """Compute the part of one worker, and store it in the disk cache."""
-    return load_or_compute_part(cache, view(name), version, lambda: trace, key)
+    return load_or_compute_part(cache, run_view(name), version, lambda: trace, key)

@@ -24,7 +24,7 @@ from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, StepRange, get
 from visualprof.server.services import Services
-from visualprof.views import Subject, View, all_views, view
+from visualprof.views import RunView, Subject, View, all_views, run_view, view
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.disk_cache import CachedAnswer
 from visualprof.views.answers.table import Answer, Selection, Table, named_table, select_rows
@@ -194,7 +194,7 @@ class Views(Resource):
         chosen = view(name)
         if chosen.subject == "trace":
             return (self._traces.version(self._span(chosen, query), query.step_range),)
-        return self._subject(chosen, query, "")[0]
+        return self._subject(chosen, query, None)[0]
 
     def _compute(self, view: View, query: SubjectQuery) -> tuple[Any, Answer]:
         """Return the view's parameters and its answer. The answer is cached."""
@@ -204,7 +204,7 @@ class Views(Resource):
         params = view.parse(texts)
         if view.subject == "trace":
             return params, self._joined(view, query, params, self._compute_from_trace(view, query, params))
-        version, subject = self._subject(view, query, view.part_key_for(params))
+        version, subject = self._subject(view, query, params)
         if view.subject == "model":  # computed in milliseconds; caching would keep the model in memory
             return params, view.answer(subject(), params)
 
@@ -258,7 +258,7 @@ class Views(Resource):
         if not 1 < len(workers) <= MAX_JOINED_WORKERS:
             return answer
         try:
-            run_version, load = self._subject(view(selected.run_view), query, "")
+            run_version, load = self._run_subject(run_view(selected.run_view), query, "")
         except MissingData:
             return answer
         worker = query.worker or workers[0].id
@@ -266,7 +266,7 @@ class Views(Resource):
         key = (version, run_version, worker, selected.name, params)
         return self._results.get(key, lambda: join(answer, load(), worker))
 
-    def _subject(self, view: View, query: SubjectQuery, part_key: str) -> tuple[tuple[object, ...], Callable[[], Any]]:
+    def _subject(self, view: View, query: SubjectQuery, params: Any) -> tuple[tuple[object, ...], Callable[[], Any]]:
         """Return a key that changes with the subject's content, and a function that loads the subject.
 
         The function is called only if the answer is not cached.
@@ -274,9 +274,14 @@ class Views(Resource):
         if view.subject == "model":
             model = self._models.graph(_required(query, "model"))
             return (model,), lambda: model
-        if view.subject == "reports":
-            reports = self._reports.select([_required(query, "reports")])
-            return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
+        if isinstance(view, RunView):
+            return self._run_subject(view, query, view.part_key_for(params))
+        reports = self._reports.select([_required(query, "reports")])
+        return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
+
+    def _run_subject(
+        self, view: RunView, query: SubjectQuery, part_key: str
+    ) -> tuple[tuple[object, ...], Callable[[], Any]]:
         run = _required(query, "run")
         spans = worker_spans(self._logdir, self._visible.listing(), run, query.span)
         summaries = [require_summary(self._logdir, span) for _, span in spans]
@@ -292,7 +297,7 @@ class Views(Resource):
 
     def _merged(
         self,
-        view: View,
+        view: RunView,
         version: tuple[object, ...],
         spans: list[tuple[str, Span]],
         part_key: str,

@@ -1,4 +1,4 @@
-"""Disk cache of the parts of run views (`View.map`), so that a view of a thousand ranks opens only small files."""
+"""Disk cache of the parts of run views (`RunView.map`), so that a view of a thousand ranks opens only small files."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from visualprof.views.answers.disk_cache import cache_key
 if TYPE_CHECKING:
     from visualprof.reader.cache import Cache
     from visualprof.reader.trace import Trace
-    from visualprof.views import View
+    from visualprof.views import RunView
 
 _preparing = threading.Lock()  # for the reason given in `reader.trace.codec`
 
@@ -45,7 +45,7 @@ _ENCODER = msgspec.msgpack.Encoder(enc_hook=_array)
 
 
 def load_or_compute_part(
-    cache: Cache, view: View, fingerprint: str, trace: Callable[[], Trace], key: str = ""
+    cache: Cache, view: RunView, fingerprint: str, trace: Callable[[], Trace], key: str = ""
 ) -> msgspec.Struct:
     """Return the part of one worker from the cache, or compute it from its trace and store it.
 
@@ -54,7 +54,7 @@ def load_or_compute_part(
         view: A view of a run.
         fingerprint: Fingerprint of the worker's file.
         trace: Open the trace.
-        key: Result of `View.part_key_for`.
+        key: Result of `RunView.part_key_for`.
     """
     part = load_part(cache, view, fingerprint, key)
     if part is None:
@@ -64,16 +64,14 @@ def load_or_compute_part(
     return part
 
 
-def load_part(cache: Cache, view: View, fingerprint: str, key: str = "") -> Any:
+def load_part(cache: Cache, view: RunView, fingerprint: str, key: str = "") -> Any:
     """Return the stored part; None if it is missing."""
-    assert view.map
     data = cache.load_bytes(_key(view, fingerprint, key))
     return None if data is None else _decoder(view.map).decode(data)
 
 
-def _key(view: View, fingerprint: str, key: str) -> str:
+def _key(view: RunView, fingerprint: str, key: str) -> str:
     """Return the cache key of a part, which several views may share."""
-    assert view.map
     return cache_key(view.map.__module__, view.map.__qualname__, fingerprint, key)
 
 
