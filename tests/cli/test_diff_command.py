@@ -133,12 +133,12 @@ def test_markdown_fits_a_comment_and_nothing_in_a_name_escapes(capfd: pytest.Cap
 def test_markdown_shows_the_slowest_rows_and_the_changes(capfd: pytest.CaptureFixture[str]) -> None:
     # six steps of 410 us, of them 400 in four kernels; the six operators and launches run in the 10 us before
     assert main(["report", "after.json", "--format", "markdown", "--compare", "before.json"]) == 0
-    assert capfd.readouterr().out == "report.md: 3 kB\n"
+    assert capfd.readouterr().out == "report.md: 4 kB\n"
     text = Path("report.md").read_text()
     assert text.startswith(
         "### visualprof\n\nstep 410.00 us (410.00 us to 410.00 us), recorded 2.46 ms  \n`after.json`"
     )
-    assert "| kernel | 400.00 us | 97.6 % |" in text
+    assert "| Kernel | 400.00 us | 97.6 % |" in text
     assert "| `add` | 6 | 900.00 us | 150.00 us |" in text.partition("#### Kernels")[2]
     assert "| `aten::add` | 6 | 900.00 us |" in text.partition("#### Operators")[2]
     cpu = SAMPLES / "paddle-cpu"
@@ -150,6 +150,15 @@ def test_markdown_shows_the_slowest_rows_and_the_changes(capfd: pytest.CaptureFi
     assert since.strip() == compared.removeprefix("### visualprof\n").strip()
     assert main(["report", "after.json", "--format", "markdown", "-o", "alone.md"]) == 0
     assert Path("alone.md").read_text() == text.partition("#### Since the base")[0].rstrip() + "\n\n"
+
+
+def test_a_markdown_report_has_the_sentences_of_the_page() -> None:
+    recording = str(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
+    assert main(["report", recording, "--format", "markdown", "-o", "cnn.md"]) == 0
+    text = Path("cnn.md").read_text()
+    assert "- **Data loading stalls the step** (High): Saves 5.01 ms per step (35.3 %). The step waits for the" in text
+    assert "1. **Load data in worker processes**, predicted step 9.16 ms" in text
+    assert "%" not in text.replace(" %", "")  # no placeholder
 
 
 def test_a_report_as_pdf_needs_a_browser(

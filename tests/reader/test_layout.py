@@ -52,6 +52,8 @@ from visualprof.reader.logdir.layout import RunPath, StatedRank, natural_key, pa
         ("top.ncu-rep", RunPath(".", "ncu_top", "", -1)),
         # unrelated files
         ("r/resnet.pt.trace.json", RunPath("r/resnet", "resnet", "", -1)),
+        ("r/cnn/cnn.pt.trace.json", RunPath("r/cnn", "cnn", "", -1)),
+        ("cnn/cnn-2026-11-20.json", RunPath("cnn", "cnn", "2026-11-20", -1)),
         ("r/rank_non_gpu.json.gz", RunPath("r/rank_non_gpu", "rank_non_gpu", "", -1)),
         ("a/b/ort_v1.23.2_tinybert.json", RunPath("a/b/ort_v1.23.2_tinybert", "ort_v1.23.2_tinybert", "", -1)),
         ("lenet.chrome_timeline.json.gz", RunPath("lenet", "lenet", "", -1)),

@@ -47,10 +47,10 @@ def test_an_upload_is_checked_in_a_separate_process_and_becomes_a_run(make_site:
     answer = upload(site, "resnet50.v2.pt.trace.json.gz", gzip.compress(kineto().encode()))
     assert answer.status_code == 201, answer.get_json()
     file = "resnet50.v2/resnet50.v2.pt.trace.json.gz"
-    assert answer.get_json() == {"run": "resnet50.v2/resnet50.v2", "file": file, "format": "kineto"}
+    assert answer.get_json() == {"run": "resnet50.v2", "file": file, "format": "kineto"}
     assert files(site) == [file]
-    assert run_ids(site) == ["resnet50.v2/resnet50.v2"]
-    assert site.client.get("/api/v1/view/overview?run=resnet50.v2/resnet50.v2").status_code == 200
+    assert run_ids(site) == ["resnet50.v2"]
+    assert site.client.get("/api/v1/view/overview?run=resnet50.v2").status_code == 200
 
 
 @pytest.mark.usefixtures("in_process")

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from visualprof.cli._sentences import conclusions, explanation, lever, saving, severity, title
 from visualprof.cli._terminal import cell, render
 from visualprof.cli.view import width
+from visualprof.mcp.definitions import texts
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Table
 from visualprof.views.measure.steps.windows import STEP_PARTS
@@ -112,7 +114,7 @@ def run_markdown(
     lines = ["### visualprof\n", _headline(path, overview)]
     lines += [f"- :warning: {_escaped(warning)}" for warning in warnings]
     lines += [_markdown(_average(overview))] if overview.steps.name else []
-    lines += _findings(findings) if findings is not None else []
+    lines += _findings(findings, overview.headline.step_median_ns is not None) if findings is not None else []
     lines += _plan(plan) if plan is not None else []
     for view, shown in tops.items():
         filled = [
@@ -143,30 +145,21 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
     parts = {part: getattr(step, f"{part}_ns") for part in STEP_PARTS}
     parts = {part: ns for part, ns in parts.items() if ns}
     shares = [ns / step.total_ns for ns in parts.values()]
-    columns: dict[str, Column] = {"part": list(parts), "mean_ns": list(parts.values()), "share_ratio": shares}
+    names = [texts()["category"][part] for part in parts]
+    columns: dict[str, Column] = {"part": names, "mean_ns": list(parts.values()), "share_ratio": shares}
     return Table(columns=columns, kinds={"part": "word", "mean_ns": "ns", "share_ratio": "ratio"})
 
 
-def _findings(answer: FindingsAnswer) -> Iterator[str]:
-    """Yield the findings, the saving of each, and the combined saving."""
-    step = cell("ns", answer.measured_ns)
+def _findings(answer: FindingsAnswer, stepped: bool) -> Iterator[str]:
+    """Yield the findings with the sentences of the web UI, or remarks if there are none."""
+    yield f"\n#### {texts()['overview']['findings']}\n"
     for remark in answer.remarks if not answer.findings else ():
-        evidence = ", ".join(_evidence(answer, remark.evidence)).replace("_", " ")
-        yield f"- **{remark.id.replace('_', ' ')}**: {_escaped(evidence)}"
-    if not answer.findings and not {"cut_off", "uneven_steps", "slow_first_step", "device_busy"} & {
-        remark.id for remark in answer.remarks
-    }:
-        yield "- No known problem takes over 5 % of the step."
+        yield f"- **{title(remark.id)}**: {_escaped(explanation(answer, remark, stepped))}"
     for finding in answer.findings:
-        gain, most = finding.gain_ns_per_step, finding.most_ns_per_step
-        parts = [f"at most {cell('ns', most)} a step"] if most else []
-        if gain is not None:
-            parts = [f"step {step}, without it {cell('ns', answer.measured_ns - gain)}"]
-        parts += _evidence(answer, finding.evidence)
-        evidence = ", ".join(parts).replace("_", " ")
-        yield f"- **{finding.id.replace('_', ' ')}** ({finding.severity}): {_escaped(evidence)}"
-    if answer.together is not None and answer.together.findings > 1:
-        yield f"- **all of these together**: step {step}, without them {cell('ns', answer.together.predicted_ns)}"
+        text = _escaped(" ".join(filter(None, [saving(finding, stepped), explanation(answer, finding, stepped)])))
+        remedy = f" `{finding.code}`" if finding.code else ""
+        yield f"- **{title(finding.id)}** ({severity(finding)}): {text}{remedy}"
+    yield from (f"- {_escaped(sentence)}" for sentence in conclusions(answer))
 
 
 def _plan(answer: PlanAnswer) -> Iterator[str]:
@@ -175,17 +168,10 @@ def _plan(answer: PlanAnswer) -> Iterator[str]:
     steps = [row for row in zip(rows.lever, rows.step_ns, rows.gain_ns, rows.code, strict=True) if row[1] is not None]
     if steps:
         yield f"\n#### Plan: step {cell('ns', answer.baseline_ns)}\n"
-    for number, (lever, step_ns, gain_ns, code) in enumerate(steps, 1):
+    for number, (name, step_ns, gain_ns, code) in enumerate(steps, 1):
         remedy = f": `{code}`" if code else ""
         gain = f"predicted step {cell('ns', step_ns)} (-{cell('ns', gain_ns)})"
-        yield f"{number}. **{lever.replace('_', ' ')}**, {gain}{remedy}"
-
-
-def _evidence(answer: FindingsAnswer, evidence: Mapping[str, int | float | str]) -> Iterator[str]:
-    """Yield the measured numbers of a finding or remark, each with its name."""
-    for name, value in evidence.items():
-        kind = answer.kinds.get(name, "text")
-        yield f"{name.rpartition('_')[0] if kind in ('ns', 'bytes', 'ratio') else name} {cell(kind, value)}"
+        yield f"{number}. **{lever(name)}**, {gain}{remedy}"
 
 
 def _change(answer: DiffAnswer) -> Iterator[str]:

@@ -16,8 +16,9 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
 - If the file itself says which rank of how many it is, the number of that rank is left out of any name:
   `profile_0.json` and `trace_1.json` are workers of the run of their folder, `bert_0.json` and `bert_1.json` of run
   `folder/bert`.
-- Any other file is its own run, `folder/stem`; a time stamp at its end is the span. Several such files that state
-  different ranks are one run, the run of their folder (`logdir.rank_files`).
+- Any other file is its own run, `folder/stem`, or `folder` if both have the same name (`cnn/cnn.pt.trace.json`); a time
+  stamp at its end is the span. Several such files that state different ranks are one run, the run of their folder
+  (`logdir.rank_files`).
 
 Except for the last rule, only the file itself decides, never its neighbors, so an id, and thus a link, stays valid when
 other files appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the
@@ -139,6 +140,8 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
         or (base.isascii() and base.isdigit())
     ):
         run = folder or "."
+    elif folder.rpartition("/")[2] == base:
+        run = folder
     else:
         run = f"{folder}/{base}" if folder else base
     return RunPath(run, worker, stamp, rank)
