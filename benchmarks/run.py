@@ -30,6 +30,7 @@ from benchmarks.logdir import logdirs
 from benchmarks.memory import memory_view
 from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
+from benchmarks.queries import queries
 from benchmarks.queue import queue
 from benchmarks.ranks import many_collectives, many_ranks, thousand_ranks
 from benchmarks.report import document, load
@@ -91,6 +92,7 @@ def main() -> int:
             "gigabyte": lambda: bounds(paths["gigabyte"]),
             "huge": lambda: beyond(paths["huge"]) if options.huge else (),
             "memory": lambda: memory_view(paths["memory"]),
+            "queries": lambda: queries(folder, paths["generated"]),
             "ranks": lambda: many_ranks(folder),
             "collectives": lambda: many_collectives(folder),
             "thousand": lambda: thousand_ranks(folder),

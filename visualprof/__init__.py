@@ -38,7 +38,7 @@ def open(
     return importlib.import_module("visualprof.api").open_recording(path, worker=worker, step_range=step_range)
 
 
-def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
+def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False, page: str = "") -> None:
     """Show a folder of runs, a profile or a model below the cell of a notebook, and print the link.
 
     If no server can run, a report is shown instead.
@@ -47,13 +47,17 @@ def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bo
         path: The folder, which may still be empty, or the file.
         height: Height of the frame in pixels.
         static: Show a report of the file, or of the folder's newest run, which stays in the saved notebook.
+        page: Page to show, such as kernel or trace (default: overview).
 
     Raises:
-        VisualprofError: The file does not exist, or neither a server nor a report can be created.
+        VisualprofError: The file or page does not exist, or neither a server nor a report can be created.
     """
-    importlib.import_module("visualprof.notebook").show(path, height, static=static)
+    importlib.import_module("visualprof.notebook").show(path, height, static=static, page=page)
 
 
 def load_ipython_extension(ipython: Any) -> None:
-    """Register `%%profile`, which records a cell. IPython calls this for `%load_ext visualprof`."""
+    """Register `%%profile`, which records a cell, and `%%visualprof sql`, which queries profiles.
+
+    IPython calls this for `%load_ext visualprof`.
+    """
     importlib.import_module("visualprof.notebook").register(ipython)

@@ -1,4 +1,4 @@
-"""The dashboard in a notebook: `%load_ext visualprof`, `%%profile`, `visualprof.show("runs")`."""
+"""The dashboard in a notebook: `%load_ext visualprof`, `%%profile`, `%%visualprof sql`, `visualprof.show("runs")`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from visualprof.errors import VisualprofError
+from visualprof.errors import BadParameter, VisualprofError
 
 PROXY_VARIABLE = "VISUALPROF_PROXY_URL"  # for example https://hub.example.org/user/ann/proxy/%PORT%/
 _NOTEBOOK_ORIGINS = ("http://localhost:*", "http://127.0.0.1:*", "vscode-webview:")
@@ -29,8 +29,8 @@ class DashboardNotStarted(VisualprofError):
     """The server did not start."""
 
 
-def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False) -> None:
-    """Show a folder of runs, or one file, in the cell's output, and print the link.
+def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bool = False, page: str = "") -> None:
+    """Show a folder of runs, or one page of a file, in the cell's output, and print the link.
 
     The server runs in its own process, is reused for the same folder, and stops with this process. Behind a proxy the
     variable VISUALPROF_PROXY_URL gives the address at which the browser reaches a port: `https://hub/proxy/%PORT%/`. If
@@ -40,23 +40,40 @@ def show(path: str | os.PathLike[str] = "runs", height: int = 800, *, static: bo
         path: The folder, which may still be empty, or a profile or model.
         height: Height of the frame in pixels.
         static: Show a report of the file, or of the folder's newest run, which stays in the saved notebook.
+        page: Page to show, such as kernel or trace (default: overview).
 
     Raises:
         DashboardNotStarted: The file does not exist, or neither a server nor a report can be created.
+        BadParameter: There is no such page, or a report was asked for one page.
     """
     from visualprof.cli._paths import page_of  # imported here, because a notebook may only load the magic
 
+    if page:
+        _check_page(page, static)
     file = Path(path).absolute()
     if static:
         _show_report(file, height)
         return
-    folder, page = (file.parent, page_of(file)) if file.is_file() else (file, "")
-    _show(folder, page, file, height)
+    folder, fragment = (file.parent, page_of(file)) if file.is_file() else (file, "")
+    if page:
+        fragment = f"#/{page}?{fragment.partition('?')[2]}".rstrip("?")
+    _show(folder, fragment, file, height)
+
+
+def _check_page(page: str, static: bool) -> None:
+    from visualprof.views import all_views
+
+    names = [view.name for view in all_views()]
+    if page not in names:
+        raise BadParameter(f"there is no page {page!r}", f"pages: {', '.join(names)}")
+    if static:
+        raise BadParameter("a report opens at its first page", "leave out static or page")
 
 
 def register(ipython: Any) -> None:
-    """Register the magic `%%profile` in a notebook."""
+    """Register the magics `%%profile` and `%%visualprof` in a notebook."""
     ipython.register_magic_function(_profile, "cell", "profile")
+    ipython.register_magic_function(_visualprof, "cell", "visualprof")
 
 
 def _show_report(path: Path, height: int) -> None:
@@ -179,6 +196,16 @@ _COLAB_FRAME = """(async () => {
 
 def _is_colab() -> bool:
     return "google.colab" in sys.modules
+
+
+def _visualprof(line: str, cell: str) -> Any:
+    """Run a SQL statement over profiles: `%%visualprof sql PROFILE... [-p NAME=VALUE] [--into NAME]`.
+
+    Each profile is a path, or a variable with the result of `visualprof.open`.
+    """
+    from visualprof.api.magic import run_cell
+
+    return run_cell(importlib.import_module("IPython.core.getipython").get_ipython().user_ns, line, cell)
 
 
 def _profile(line: str, cell: str) -> None:

@@ -196,6 +196,21 @@ class OpenedProfile:
             )
         return make_chart(charts[chart_name], name)
 
+    def show(self, page: str = "overview", height: int = 800) -> None:
+        """Show one page of the web UI below the cell of a notebook, as `visualprof.show` does.
+
+        Args:
+            page: Page, such as kernel or trace.
+            height: Height of the frame in pixels.
+
+        Raises:
+            BadParameter: There is no such page, or the recording has several paths.
+            VisualprofError: Neither a server nor a report can be created.
+        """
+        from visualprof.notebook import show
+
+        show(self._only_path(), height, page=page)
+
     def diff(self, view: str = "overview", **parameters: Any) -> ViewResult:
         """Compare the first path with the second, as `visualprof diff` does.
 
@@ -219,12 +234,16 @@ class OpenedProfile:
     def _answer(self, name: str, parameters: Mapping[str, Any]) -> Answer:
         from visualprof.cli.view import compute_view
 
+        path = self._only_path()
+        answer = compute_view(name, _texts(parameters), path, self._worker, step_range=self._step_range)
+        if answer is None:
+            raise MissingData(f"{path} has no data for the view {name!r}")
+        return answer
+
+    def _only_path(self) -> str:
         if len(self.paths) > 1:
             raise BadParameter("a view shows one run", "open one path, or use sql() for several")
-        answer = compute_view(name, _texts(parameters), self.paths[0], self._worker, step_range=self._step_range)
-        if answer is None:
-            raise MissingData(f"{self.paths[0]} has no data for the view {name!r}")
-        return answer
+        return self.paths[0]
 
     @cached_property
     def _sources(self) -> list[Source]:
