@@ -1,7 +1,8 @@
 """Find the tables and columns that a statement may use, so that only these are computed.
 
-The search is generous: a word in a text or a comment counts. A statement that could mean all columns, such as
-`SELECT *`, gets all columns.
+The search is generous: a column's name in a text counts. A statement that could mean all columns, such as `SELECT *`,
+gets all columns. A table only counts in a place where a statement can name its source, or in quotes: `gap` is also a
+good name for a column.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ _STAR = re.compile(
 )
 _CATALOG = re.compile(r"\b(?:show|information_schema|pragma_\w+|duckdb_\w+|pg_\w+|sqlite_\w+)\b", re.IGNORECASE)
 _ALIAS = re.compile(r"\b(?:from|join)\s+(\w+)\s+(?:as\s+)?(\w+)|,\s*(\w+)\s+(?:as\s+)?(\w+)", re.IGNORECASE)
+# What a source can follow, with the names of a catalog and a schema before the name of the table
+_SOURCE = (
+    r"(?:\b(?:from|join|table|describe|summarize|show|pivot\w*|unpivot|lateral)\b[\s(]*|,\s*)"
+    r"(?:\w+\s*\.\s*|\"\w+\"\s*\.\s*)*"
+)
 # Tables with the columns that the functions use
 _DEPENDENCIES = {
     "extract_arg": {"args": ("arg_set_id", "key", "display_value")},
@@ -34,7 +40,10 @@ def mentioned_columns(sql: str) -> dict[str, frozenset[str]]:
     text = _COMMENT.sub(" ", sql)
     words = frozenset(word.lower() for word in _WORD.findall(text))
     every = _means_all_columns(text)
-    tables = TABLES if _CATALOG.search(text) else {name: table for name, table in TABLES.items() if name in words}
+    shows_catalog = _CATALOG.search(text)
+    tables = {
+        name: table for name, table in TABLES.items() if shows_catalog or (name in words and _may_be_source(text, name))
+    }
     used = {
         name: frozenset(table.columns if every else words.intersection(table.columns)) for name, table in tables.items()
     }
@@ -50,12 +59,17 @@ def _means_all_columns(text: str) -> bool:
     text = _COUNT.sub("", text)
     if _STAR.search(text) or not re.match(r"[\s(]*(?:select|with|explain)\b", text, re.IGNORECASE):
         return True
-    names = {name for name in TABLES if re.search(rf"\b{name}\b", text, re.IGNORECASE)}
+    names = {name for name in TABLES if _may_be_source(text, name)}
     for groups in _ALIAS.findall(text):
         table, alias = (groups[0], groups[1]) if groups[0] else (groups[2], groups[3])
         if table.lower() in names:
             names.add(alias)
     return any(_is_value(text, name) for name in names)
+
+
+def _may_be_source(text: str, name: str) -> bool:
+    """Return whether a statement may read the rows of a table."""
+    return re.search(rf"{_SOURCE}{name}\b|['\"]{name}['\"]", text, re.IGNORECASE) is not None
 
 
 def _is_value(text: str, name: str) -> bool:
