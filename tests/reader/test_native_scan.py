@@ -24,7 +24,7 @@ from visualprof.reader.chrome import times
 from visualprof.reader.chrome.decode import read_events
 from visualprof.reader.chrome.document import Args, Document, Kind
 from visualprof.reader.chrome.scan import Scanner
-from visualprof.reader.formats import kineto, megengine_timeline, onnxruntime, paddle
+from visualprof.reader.formats import ascend_text, kineto, megengine_timeline, onnxruntime, paddle
 from visualprof.reader.native.scanner import compiled
 from visualprof.reader.recognition import recognize
 from visualprof.reader.source import Source
@@ -38,6 +38,7 @@ SPECS: dict[str, Spec] = {
     "onnxruntime": (onnxruntime.NodeArgs, {"Session": ()}),
     "megengine": (megengine_timeline.LaneArgs, {}),
     "chrome": (Args, {}),
+    "ascend-text": (ascend_text.Args, ascend_text.ARGUMENTS_BY_CATEGORY),
 }
 KINETO = SPECS["kineto"]
 DAMAGE = ("damaged", "repaired", "follows the list")
@@ -159,7 +160,7 @@ TIMES = {
 
 def test_times_round_to_the_nearest_nanosecond(tmp_path: Path) -> None:
     path = tmp_path / "times.json"
-    for text, ns in TIMES.items():
+    for text, ns in (TIMES | {f'"{text}"': ns for text, ns in TIMES.items()}).items():
         path.write_text(f'[{{"ph": "X", "ts": {text}, "dur": {text}}}]')
         for scanner in (None, Scanner(*KINETO, threads=1)):
             events = read_events(Source(path), *KINETO, scanner)
@@ -179,7 +180,9 @@ IDS = {
     "0": 0,
     "-0": 0,
     "999999999999999999": 999_999_999_999_999_999,
-    "1000000000000000000": None,
+    "1736408883700059821": 1_736_408_883_700_059_821,
+    "4611686018427387903": 2**62 - 1,
+    "4611686018427387904": None,
     "18446744073709551615": None,
     '"007"': None,
     '"7.0"': None,

@@ -107,7 +107,7 @@ class Document(msgspec.Struct, frozen=True, dict=True):
         texts: Distinct texts of arguments.
         args: Arguments by name.
         flow_rows: Rows with an id.
-        flow_ids: The ids: natural numbers of up to 18 digits as they are, others as -1 minus an index of `flow_names`.
+        flow_ids: The ids: natural numbers below 2^62 as they are, others as -1 minus an index of `flow_names`.
         flow_names: Ids that are not such numbers.
         sample_rows: Row of each sample of the counter events.
         sample_series: Index of `series` of each sample.

@@ -20,6 +20,7 @@ DAMAGED_HINT = msg(
 MAX_TEXT_CHARS = 500
 MAX_ITEMS = 100
 MAX_BYTES = 1 << 30
+MAX_NATURAL, _NATURAL_DIGITS = 1 << 62, 20  # the same limit as `MAX_ID` in reader/native/scan.h
 
 
 def load_object(source: Source, kind: str, hint: str = "") -> Json:
@@ -116,8 +117,9 @@ def texts(value: object) -> list[str]:
 
 
 def natural(value: str) -> int:
-    """Return a number of up to 18 digits, -1 for any other text."""
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 19 else -1
+    """Return a number below `MAX_NATURAL`, -1 for any other text."""
+    is_number = value.isascii() and value.isdigit() and len(value) < _NATURAL_DIGITS
+    return converted if is_number and (converted := int(value)) < MAX_NATURAL else -1
 
 
 def number(value: object) -> float | None:

@@ -6,13 +6,10 @@ only queried if it exists. https://docs.nvidia.com/nsight-systems/UserGuide/inde
 
 from __future__ import annotations
 
-import contextlib
 import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import quote
 
 import numpy as np
 
@@ -21,6 +18,7 @@ from visualprof.reader.communication import is_communication_call, is_communicat
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
+from visualprof.reader.sqlite_file import MAGIC, open_database
 from visualprof.reader.trace import Category, Device, Ints, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.serving import parse_serving_step
@@ -33,7 +31,6 @@ MAX_TEXT_CHARS = 2000
 NO_TIME = -(2**62)
 _UNKNOWN_DURATION = -2  # the end is before the start, see `TraceBuilder.events`
 ROWS_PER_FETCH = 100_000  # per `fetchmany`
-MAGIC = b"SQLite format 3\x00"
 _TABLE_NAMES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
 # PyTorch's emit_nvtx appends these to a name. Operators of autograd have a sequence number.
 _EMIT_NVTX_NAME = pattern(r"^(?P<name>.+?)(?:, seq = (?P<seq>\d+))?(?:, op_id = \d+)?(?:, sizes = (?P<sizes>\[.*\]))?$")
@@ -81,9 +78,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file. Times are ns since the recording started. Unreadable parts of a damaged file are left out."""
-    import sqlite3  # with tempfile it takes 8 ms, which other files need not pay
+    import sqlite3  # it takes milliseconds, which other files need not pay
 
-    with _database(source) as database:
+    with open_database(source) as database:
         report = _Report(source, builder, database)
         try:
             report.read()
@@ -99,30 +96,6 @@ def read(source: Source, builder: TraceBuilder) -> None:
                     f"the database is damaged, and what follows was left out: {error}",
                 )
             )
-
-
-@contextlib.contextmanager
-def _database(source: Source) -> Generator[sqlite3.Connection]:
-    """Return a context with the open database, read-only; a packed one is unpacked into a temporary file."""
-    import sqlite3
-    import tempfile
-
-    with contextlib.ExitStack() as stack:
-        path = source.path.absolute()
-        if source.is_gzipped:
-            file = stack.enter_context(tempfile.NamedTemporaryFile(suffix=".sqlite"))
-            file.writelines(source.chunks())
-            file.flush()
-            path = Path(file.name)
-        connection = sqlite3.connect(f"file:{quote(str(path))}?mode=ro&immutable=1", uri=True)
-        stack.callback(connection.close)
-        connection.execute("PRAGMA trusted_schema = OFF")
-        connection.text_factory = _decode_text
-        yield connection
-
-
-def _decode_text(text: bytes) -> str:
-    return text.decode("utf-8", "replace")
 
 
 class _Report:

@@ -6,6 +6,8 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
   `worker0.1623143089861.pt.trace.json.gz` (torch), `host_rank0_time_2026_11_20_03_52_43_834976.paddle_trace.json`
   (Paddle), `31337.chrome_timeline.json` (MegEngine), `rank0.pt.trace.json`, `trace.json`. The folder may hold many
   workers; the time stamp in the name is the span.
+- A folder `rank0_1736408883704643_ascend_pt` of torch_npu is one worker, `rank0`, of the run of the folder that holds
+  it. Its time stamp is the span. The files that belong to one recording are one span (`reader.ascend.folder`).
 - Files of `visualprof.capture`, `rank0_node7_4211.step12.pt.trace.json.gz`, belong to the run of their folder. The
   first step is the span, the same for all ranks.
 - `timeline.json`, `profile.json`, `memory.json` and `monitor.jsonl`, the result of a remote run, are workers of their
@@ -32,6 +34,7 @@ from typing import Any
 
 import msgspec
 
+from visualprof.reader.ascend.folder import OUTPUT, WORKER_FOLDER
 from visualprof.reader.registry import profile_suffixes
 
 _GZIP_ENDING = re.compile(r"\.(gz|gzip)$", re.IGNORECASE)
@@ -67,7 +70,8 @@ _AXIS = re.compile(
 _HOST_WORKER = re.compile(r"(?P<host>[A-Za-z0-9][A-Za-z0-9.-]*)_\d{2,7}")  # and process id
 # Names that only say "this is a profile": the folder names the run.
 _PLAIN_NAME = re.compile(
-    r"(|trace|profile|profiler|prof|timeline|memory|monitor(_.+)?|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
+    r"(|trace|trace_view|ascend_(?:pytorch|mindspore)_profiler"
+    r"|profile|profiler|prof|timeline|memory|monitor(_.+)?|torch_trace|chrome_trace|ort_profile|onnxruntime_profile|results?)"
 )
 # The folder of a JAX or TensorFlow recording: its files are named after hosts.
 _HOSTS_FOLDER = re.compile(r"(^|/)plugins/profile/[^/]+$")
@@ -118,6 +122,8 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
         name: The file's name.
         stated: The rank that the file states.
     """
+    if ascend := _parse_ascend_folder(folder, stated):
+        return ascend
     unpacked = _GZIP_ENDING.sub("", name)
     suffix = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
     stem = (unpacked[: -len(suffix)] if suffix else _FORMAT_ENDING.sub("", unpacked)) or unpacked
@@ -145,6 +151,18 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
     else:
         run = f"{folder}/{base}" if folder else base
     return RunPath(run, worker, stamp, rank)
+
+
+def _parse_ascend_folder(folder: str, stated: StatedRank) -> RunPath | None:
+    """Return the run path of a recording in a folder of torch_npu, `None` for another folder."""
+    parts = [part for part in folder.split("/") if part]
+    if parts[-1:] == [OUTPUT]:
+        parts = parts[:-1]
+    match = WORKER_FOLDER.match(parts[-1]) if parts else None
+    if match is None:
+        return None
+    worker = match["worker"]
+    return RunPath("/".join(parts[:-1]) or ".", worker, match["stamp"] or "", _find_rank(worker, stated)[0])
 
 
 _STAMPS = (_CAPTURE_STAMP, _PADDLE_STAMP, _EPOCH_STAMP, _DATE_STAMP, _MONTH_STAMP)

@@ -14,6 +14,7 @@ import msgspec
 
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
+from visualprof.reader.ascend.folder import is_part_of_recording
 from visualprof.reader.foreign_files import describe
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
@@ -283,7 +284,11 @@ def examine(file: LogFile) -> Verdict:
             if has_profile_name
             else Verdict("other")
         )
-    if _is_viewer_extract(file) or is_attached_capture(file.path, str(file.root.path)):
+    if (
+        _is_viewer_extract(file)
+        or is_part_of_recording(file.path)
+        or is_attached_capture(file.path, str(file.root.path))
+    ):
         return Verdict("other")
     try:
         if not (has_profile_name or may_be_profile(glance := source.head(GLANCE_BYTES))):

@@ -68,8 +68,9 @@ def only_launches_communication(trace: Trace) -> Mask:
         return np.zeros(len(events), bool)
     is_host_operator = (events.category == Category.COMM) & trace.track_mask(TrackKind.THREAD)
     is_launching = np.zeros(len(events), bool)
-    work, call, _ = device_calls(trace)
-    rows = distinct(call[(events.category[work] == Category.COMM) & (call >= 0)])
+    work, call, issuer = device_calls(trace)
+    rows = np.concatenate([launcher[events.category[work] == Category.COMM] for launcher in (call, issuer)])
+    rows = distinct(rows[rows >= 0])
     while len(rows):
         rows = distinct(nearest_ancestor(events.parent, is_host_operator, rows))
         rows = rows[rows >= 0]

@@ -225,13 +225,15 @@ def launches(trace: Trace) -> Launches:
 
     The call is the runtime event with the same correlation id, or the file's own launch link. The
     owner is the operator that the kernel's external id names, if that operator encloses the call;
-    otherwise the innermost operator around the call. Without a call, the external id alone decides.
+    otherwise the innermost operator around the call, or around the event that enqueued the work for
+    the thread of the call. Without a call, the external id alone decides.
     Source: docs/views/operator.md#launch-join.
     """
     events = trace.events
     work, call, issuer = device_calls(trace)
     ops = is_operator(trace)
     enclosing = nearest_ancestor(events.parent, ops, call)
+    enclosing = np.where(enclosing < 0, nearest_ancestor(events.parent, ops, issuer), enclosing)
     named_op = _named_by_external_id(trace, work, ops)
     call_start, end = events.ts[call], events.end
     is_enclosing = (
