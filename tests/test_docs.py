@@ -115,6 +115,15 @@ def test_pages_without_a_translation_say_so_in_chinese(tmp_path: Path) -> None:
     assert [page for page in pages if UNTRANSLATED not in page.read_text("utf-8")] == []
 
 
+@pytest.mark.parametrize("guide", sorted(page.stem for page in (ROOT / "docs").glob("adding-a-*.md")))
+def test_the_files_that_a_guide_names_exist(guide: str) -> None:
+    prose = re.sub(r"^```.*?^```$", "", text(f"docs/{guide}.md"), flags=re.MULTILINE | re.DOTALL)
+    named = set(re.findall(r"`((?:visualprof|tests|docs|changes)/[\w./-]+)`", prose))
+    example = re.search(r"visualprof/[a-z/]+/[a-z_]+\.py", text(f"docs/{guide}.md"))
+    missing = {name for name in named if "NAME" not in name and not (ROOT / name).exists()}
+    assert missing <= {example[0] if example else ""}
+
+
 def test_every_news_file_has_a_known_kind() -> None:
     kinds = re.findall(
         r'^directory = "([a-z]+)"', text("pyproject.toml").partition("[[tool.towncrier.type]]")[2], re.MULTILINE

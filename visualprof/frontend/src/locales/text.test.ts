@@ -40,13 +40,13 @@ describe("chartText", () => {
 });
 
 describe("columnLabels", () => {
-  const kinds = { name: "name", busy_ns: "ns", busy_ratio: "ratio", idle_ns: "ns" } as const;
+  const kinds = { name: "name", spin_ns: "ns", spin_ratio: "ratio", idle_ns: "ns" } as const;
   const labels = () => Object.values(columnLabels(Object.keys(kinds), kinds));
 
   it("omit the unit if no other heading is equal", () =>
-    expect(labels()).toEqual(["Name", "Busy (time)", "Busy (share)", "Idle"]));
+    expect(labels()).toEqual(["Name", "Spin (time)", "Spin (share)", "Idle"]));
   it("do so in any language", async () => {
     await setLanguage("zh", ALL_TEXTS);
-    expect(labels()).toEqual(["名称", "Busy（时间）", "Busy（占比）", "Idle"]);
+    expect(labels()).toEqual(["名称", "Spin（时间）", "Spin（占比）", "Idle"]);
   });
 });
