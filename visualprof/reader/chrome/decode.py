@@ -8,10 +8,8 @@ arguments stay in the file and are fetched by `row` on demand.
 
 from __future__ import annotations
 
-import gc
 from collections import defaultdict
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from functools import cached_property
 from itertools import count
@@ -30,6 +28,7 @@ from visualprof.reader.chrome.numbering import merge_equal_names, number_flow_id
 from visualprof.reader.chrome.pieces import EventPieces
 from visualprof.reader.chrome.scan import Scanner
 from visualprof.reader.chrome.values import display_text, json_object, label
+from visualprof.reader.collection import paused_collection
 from visualprof.reader.native.scanner import DTYPES, TEXT, Part
 from visualprof.reader.source import Source
 from visualprof.reader.trace.types import Ints, Mask, Values
@@ -75,7 +74,7 @@ class _DocumentRows:
     def add(self, text: bytes | memoryview) -> None:
         """Decode one JSON list of events. Raises the errors of `Sink.add`."""
         decoded_rows = self._decoded.rows
-        with _without_gc():
+        with paused_collection():
             self._decoded.add(text, row_offset=self.rows - decoded_rows)
         self._record_turn(0, self._decoded.rows - decoded_rows)
 
@@ -95,26 +94,11 @@ class _DocumentRows:
 
     def document(self) -> Document:
         """Return all columns, concatenated."""
-        with _without_gc():
+        with paused_collection():
             if not self._scanned:
                 return self._decoded.document()
             scanned = join_scanned_parts(self._scanned)
             return interleave([self._decoded.document(), scanned], self._turns) if self._decoded.rows else scanned
-
-
-@contextmanager
-def _without_gc() -> Generator[None]:
-    """Return a context without garbage collection.
-
-    The decoder makes a million objects per second and no cycles, so collecting would take half the time.
-    """
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 class _DecodedColumns:

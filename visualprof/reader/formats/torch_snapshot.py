@@ -14,7 +14,9 @@ from msgspec.structs import replace
 
 from visualprof.errors import FormatError
 from visualprof.messages import msg
+from visualprof.reader.collection import paused_collection
 from visualprof.reader.memory_snapshot.history import Annotation, DeviceSnapshot, Snapshot, to_columns
+from visualprof.reader.memory_snapshot.native_history import read_columns
 from visualprof.reader.memory_snapshot.pickle_values import PickleError, decode
 from visualprof.reader.memory_snapshot.roles import ROLES, block_roles
 from visualprof.reader.memory_snapshot.state import Lifetimes, rebuild
@@ -62,7 +64,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
         msg("formats.fewer_entries", "record fewer entries: _record_memory_history(max_entries=1_000_000)"),
     )
     try:
-        snapshot = to_columns(decode(data))
+        snapshot = read_columns(data)
+        if snapshot is None:
+            with paused_collection():  # it would look at millions of new objects again and again
+                snapshot = to_columns(decode(data))
     except PickleError as error:
         raise FormatError(
             msg("formats.not_readable_snapshot", f"{source.name}: not a readable memory snapshot: {error}"),

@@ -5,7 +5,7 @@ Source: torch.cuda._snapshot of torch 2.0 to 2.13 and torch_npu.npu.memory._snap
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import Any, cast
 
@@ -212,9 +212,9 @@ class _Converter:
         self.other_actions += actions.count(Action.OTHER)
         return Entries(
             action=np.array(actions, np.uint8),
-            addr=_sizes(entry.get("addr", entry.get("device_free", 0)) for entry in history),
-            size=_sizes(entry.get("size", 0) for entry in history),
-            time_us=_sizes(entry.get("time_us", NO_TIME) for entry in history),
+            addr=_sizes([entry["addr"] if "addr" in entry else entry.get("device_free", 0) for entry in history]),
+            size=_sizes([entry.get("size", 0) for entry in history]),
+            time_us=_sizes([entry.get("time_us", NO_TIME) for entry in history]),
             stream=np.array([self._stream(entry.get("stream", 0)) for entry in history], np.int32),
             pool=np.array([self._pool(entry["pool_id"]) if "pool_id" in entry else -1 for entry in history], np.int32),
             stack=np.array([self._stack(entry.get("frames")) for entry in history], np.int32),
@@ -243,8 +243,8 @@ class _Converter:
         addr, size, requested, states, stacks = columns
         return (
             Segments(
-                addr=_sizes(segment["address"] for segment in segments),
-                size=_sizes(segment["total_size"] for segment in segments),
+                addr=_sizes([segment["address"] for segment in segments]),
+                size=_sizes([segment["total_size"] for segment in segments]),
                 stream=np.array([self._stream(segment.get("stream", 0)) for segment in segments], np.int32),
                 pool=np.array([self._pool(segment.get("segment_pool_id", (0, 0))) for segment in segments], np.int32),
                 small=np.array([segment.get("segment_type") == "small" for segment in segments], np.uint8),
@@ -291,12 +291,12 @@ def _block_frames(block: Mapping[str, Any]) -> list[dict[str, Any]] | None:
     return block.get("frames") or (history[0].get("frames") if history else None)
 
 
-def _sizes(values: Iterable[Any]) -> Ints:
-    numbers = [int(value) for value in values]
-    if any(not -1 <= number <= MAX_SIZE for number in numbers):
-        worst = max(numbers, key=abs)
+def _sizes(values: Sequence[Any]) -> Ints:
+    low, high = (int(min(values)), int(max(values))) if values else (0, 0)
+    if not -1 <= low <= high <= MAX_SIZE:
+        worst = low if low < -1 else high
         raise ValueError(msg("reader.size_out_of_range", f"{worst:,} is no size, address or time"))
-    return np.array(numbers, np.int64)
+    return np.array(values, np.int64)
 
 
 def _annotations(rows: list[dict[str, Any]]) -> list[Annotation]:

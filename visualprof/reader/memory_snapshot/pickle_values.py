@@ -9,8 +9,8 @@ Source: the opcodes that torch 2.0 to 2.13 write, in pickle protocols 2 to 5.
 
 from __future__ import annotations
 
+import re
 import struct
-from collections.abc import Callable
 from typing import Any, cast
 
 from visualprof.messages import msg
@@ -19,11 +19,29 @@ MAX_INT_BYTES = 9  # an unsigned integer of 64 bits
 RESTORE_TYPE_TAG = "torch.jit._pickle.restore_type_tag"
 _TYPE_TAG = object()
 _TEXT_SIZES = {0x8C: ("<B", 1), ord("X"): ("<I", 4), 0x8D: ("<Q", 8)}
-_INT_FORMATS = {ord("K"): ("<B", 1), ord("M"): ("<H", 2), ord("J"): ("<i", 4)}
+_INT_FORMATS = {ord("M"): ("<H", 2)}
 _CONSTANTS = {ord("N"): None, 0x88: True, 0x89: False}
 _TUPLE_SIZES = {ord(")"): 0, 0x85: 1, 0x86: 2, 0x87: 3}
-_EMPTY: dict[int, Callable[[], Any]] = {ord("}"): dict, ord("]"): list}
+# A list, its MEMOIZE, and values of the memo; then no further items, and no index that replaces another.
+_MEMO_LIST = re.compile(rb"\](\x94?)\(((?:h.|j.{4}){2,})e(?![(a])", re.DOTALL)
+_MEMO_INDEX = re.compile(rb"h.|j.{4}", re.DOTALL)
 _HEADER_SIZES = {0x80: 1, 0x95: 8}  # PROTO and FRAME: their arguments are not needed
+
+
+class SharedList(list[Any]):
+    """A list that occurs several times, and cannot be extended."""
+
+    def append(self, item: Any) -> None:
+        """Refuse an item.
+
+        Raises:
+            TypeError: Always.
+        """
+        raise TypeError("a list that is extended after its end")
+
+    def extend(self, items: Any) -> None:
+        """Refuse items, like `append`."""
+        self.append(items)
 
 
 class PickleError(ValueError):
@@ -53,8 +71,9 @@ class _Decoder:
         self.stack: list[Any] = []
         self.marks: list[int] = []
         self.memo: list[Any] = []
+        self.lists: dict[bytes, SharedList] = {}
 
-    def run(self) -> object:
+    def run(self) -> object:  # noqa: C901 - a chain of the frequent opcodes is twice as fast as calls
         """Interpret all opcodes. The loop handles the frequent ones itself: 3 of 4 opcodes read the memo."""
         data, stack, marks, memo = self.data, self.stack, self.marks, self.memo
         offset, size = 0, len(data)
@@ -69,8 +88,30 @@ class _Decoder:
             elif opcode == 0x94:  # MEMOIZE
                 memo.append(stack[-1])
                 offset += 1
+            elif opcode == 0x8A:  # LONG1
+                end = offset + 2 + data[offset + 1]
+                if end > size or end > offset + 2 + MAX_INT_BYTES:
+                    self._check_integer(end - offset - 2)
+                stack.append(int.from_bytes(data[offset + 2 : end], "little", signed=True))
+                offset = end
+            elif opcode == 0x4B:  # BININT1
+                stack.append(data[offset + 1])
+                offset += 2
+            elif opcode == 0x4A:  # BININT
+                stack.append(int.from_bytes(data[offset + 1 : offset + 5], "little", signed=True))
+                offset += 5
+            elif opcode == 0x7D:  # EMPTY_DICT
+                stack.append({})
+                offset += 1
+            elif opcode == 0x5D:  # EMPTY_LIST
+                offset = self._read_list(offset)
             elif opcode == 0x28:  # MARK
                 marks.append(len(stack))
+                offset += 1
+            elif opcode == 0x75:  # SETITEMS
+                first = marks.pop()
+                stack[first - 1].update(zip(stack[first::2], stack[first + 1 :: 2], strict=True))
+                del stack[first:]
                 offset += 1
             elif opcode == 0x2E:  # STOP
                 return stack.pop()
@@ -80,23 +121,41 @@ class _Decoder:
                 offset = self.offset
         raise PickleError(msg("reader.cut_before_end", "cut before its end"))
 
+    def _read_list(self, offset: int) -> int:
+        """Add an empty list, or a list of values of the memo, and return the offset after it.
+
+        Call stacks are lists of frames of the memo, and most of them repeat. Equal ones become one list, which cannot
+        be changed; a list whose items go on after the match is left to the other opcodes.
+        """
+        match = _MEMO_LIST.match(self.data, offset)
+        if match is None:
+            self.stack.append([])
+            return offset + 1
+        text = match[2]
+        items = self.lists.get(text)
+        if items is None:
+            indices = _MEMO_INDEX.findall(text)
+            items = self.lists[text] = SharedList(self.memo[int.from_bytes(index[1:], "little")] for index in indices)
+        self.stack.append(items)
+        if match[1]:
+            self.memo.append(items)
+        return match.end()
+
+    def _check_integer(self, count: int) -> None:
+        if count > MAX_INT_BYTES:
+            raise PickleError(msg("reader.integer_too_large", f"an integer of {count} bytes"))
+        raise PickleError(msg("reader.cut_before_end", "cut before its end"))
+
     def _step(self, opcode: int) -> None:
         stack = self.stack
         if opcode in _INT_FORMATS:
             stack.append(self._number(*_INT_FORMATS[opcode]))
         elif opcode in _TEXT_SIZES:
             stack.append(self._bytes(self._number(*_TEXT_SIZES[opcode])).decode("utf-8", "surrogatepass"))
-        elif opcode == 0x8A:  # LONG1
-            count = self._number("<B", 1)
-            if count > MAX_INT_BYTES:
-                raise PickleError(msg("reader.integer_too_large", f"an integer of {count} bytes"))
-            stack.append(int.from_bytes(self._bytes(count), "little", signed=True))
         elif opcode == 0x47:  # BINFLOAT
             stack.append(self._number(">d", 8))
         elif opcode in _CONSTANTS:
             stack.append(_CONSTANTS[opcode])
-        elif opcode in _EMPTY:
-            stack.append(_EMPTY[opcode]())
         elif opcode in _TUPLE_SIZES:
             start = len(stack) - _TUPLE_SIZES[opcode]
             if start < 0:
@@ -110,10 +169,7 @@ class _Decoder:
     def _collect(self, opcode: int) -> None:
         """Interpret an opcode that fills a container or the memo."""
         stack = self.stack
-        if opcode == 0x75:  # SETITEMS
-            pairs = self._pop_mark()
-            cast("dict[Any, Any]", stack[-1]).update(zip(pairs[::2], pairs[1::2], strict=True))
-        elif opcode == 0x65:  # APPENDS
+        if opcode == 0x65:  # APPENDS
             items = self._pop_mark()
             cast("list[Any]", stack[-1]).extend(items)
         elif opcode == 0x73:  # SETITEM
@@ -145,6 +201,8 @@ class _Decoder:
             raise PickleError(
                 msg("reader.memo_index", f"the index {index:,} of the memo, where {len(self.memo):,} follows")
             )
+        if index < len(self.memo):
+            self.lists.clear()  # its index means another value now
         self.memo[index : index + 1] = [self.stack[-1]]
 
     def _name(self) -> object:
