@@ -37,6 +37,7 @@ from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
 from benchmarks.search import search
 from benchmarks.serving import serving
+from benchmarks.snapshots import snapshots
 from benchmarks.startup import startup
 from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
@@ -93,6 +94,7 @@ def main() -> int:
             "huge": lambda: beyond(paths["huge"]) if options.huge else (),
             "memory": lambda: memory_view(paths["memory"]),
             "queries": lambda: queries(folder, paths["generated"]),
+            "snapshots": lambda: snapshots(folder),
             "ranks": lambda: many_ranks(folder),
             "collectives": lambda: many_collectives(folder),
             "thousand": lambda: thousand_ranks(folder),

@@ -64,10 +64,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
         msg("formats.fewer_entries", "record fewer entries: _record_memory_history(max_entries=1_000_000)"),
     )
     try:
-        snapshot = read_columns(data)
-        if snapshot is None:
-            with paused_collection():  # it would look at millions of new objects again and again
-                snapshot = to_columns(decode(data))
+        snapshot = read_snapshot(data)
     except PickleError as error:
         raise FormatError(
             msg("formats.not_readable_snapshot", f"{source.name}: not a readable memory snapshot: {error}"),
@@ -89,6 +86,19 @@ def read(source: Source, builder: TraceBuilder) -> None:
         devices=tuple(Device(device.device) for device in snapshot.devices),
         clock_origin_ns=0 if _has_times(heap.entries) else -1,
     )
+
+
+def read_snapshot(data: bytes) -> Snapshot:
+    """Return the columns of a file: natively, or in Python without the native library and for older forms.
+
+    Raises:
+        PickleError: The file is damaged, or it is no snapshot.
+    """
+    snapshot = read_columns(data)
+    if snapshot is None:
+        with paused_collection():
+            snapshot = to_columns(decode(data))
+    return snapshot
 
 
 def _has_times(entries: Entries) -> bool:

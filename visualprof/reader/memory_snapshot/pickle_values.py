@@ -23,7 +23,7 @@ _INT_FORMATS = {ord("M"): ("<H", 2)}
 _CONSTANTS = {ord("N"): None, 0x88: True, 0x89: False}
 _TUPLE_SIZES = {ord(")"): 0, 0x85: 1, 0x86: 2, 0x87: 3}
 # A list, its MEMOIZE, and values of the memo; then no further items, and no index that replaces another.
-_MEMO_LIST = re.compile(rb"\](\x94?)\(((?:h.|j.{4}){2,})e(?![(a])", re.DOTALL)
+_MEMO_LIST = re.compile(rb"\](\x94?)\(((?:h.|j.{4}){2,})e(?![(a])", re.DOTALL).match
 _MEMO_INDEX = re.compile(rb"h.|j.{4}", re.DOTALL)
 _HEADER_SIZES = {0x80: 1, 0x95: 8}  # PROTO and FRAME: their arguments are not needed
 
@@ -76,14 +76,14 @@ class _Decoder:
     def run(self) -> object:  # noqa: C901 - a chain of the frequent opcodes is twice as fast as calls
         """Interpret all opcodes. The loop handles the frequent ones itself: 3 of 4 opcodes read the memo."""
         data, stack, marks, memo = self.data, self.stack, self.marks, self.memo
-        offset, size = 0, len(data)
+        push, from_bytes, offset, size = stack.append, int.from_bytes, 0, len(data)
         while offset < size:
             opcode = data[offset]
             if opcode == 0x68:  # BINGET
-                stack.append(memo[data[offset + 1]])
+                push(memo[data[offset + 1]])
                 offset += 2
             elif opcode == 0x6A:  # LONG_BINGET
-                stack.append(memo[int.from_bytes(data[offset + 1 : offset + 5], "little")])
+                push(memo[from_bytes(data[offset + 1 : offset + 5], "little")])
                 offset += 5
             elif opcode == 0x94:  # MEMOIZE
                 memo.append(stack[-1])
@@ -92,16 +92,16 @@ class _Decoder:
                 end = offset + 2 + data[offset + 1]
                 if end > size or end > offset + 2 + MAX_INT_BYTES:
                     self._check_integer(end - offset - 2)
-                stack.append(int.from_bytes(data[offset + 2 : end], "little", signed=True))
+                push(from_bytes(data[offset + 2 : end], "little", signed=True))
                 offset = end
             elif opcode == 0x4B:  # BININT1
-                stack.append(data[offset + 1])
+                push(data[offset + 1])
                 offset += 2
             elif opcode == 0x4A:  # BININT
-                stack.append(int.from_bytes(data[offset + 1 : offset + 5], "little", signed=True))
+                push(from_bytes(data[offset + 1 : offset + 5], "little", signed=True))
                 offset += 5
             elif opcode == 0x7D:  # EMPTY_DICT
-                stack.append({})
+                push({})
                 offset += 1
             elif opcode == 0x5D:  # EMPTY_LIST
                 offset = self._read_list(offset)
@@ -127,7 +127,7 @@ class _Decoder:
         Call stacks are lists of frames of the memo, and most of them repeat. Equal ones become one list, which cannot
         be changed; a list whose items go on after the match is left to the other opcodes.
         """
-        match = _MEMO_LIST.match(self.data, offset)
+        match = _MEMO_LIST(self.data, offset)
         if match is None:
             self.stack.append([])
             return offset + 1
