@@ -1,7 +1,6 @@
 """A memory snapshot as columns, read by the native reader of pickles: `reader/native/snapshot.c`.
 
-The result equals that of `pickle_values` and `history`, which read what the native reader leaves to them: older forms,
-and files that are damaged.
+The result equals that of `pickle_values` and `history`, which read all other files: older forms, and damaged files.
 """
 
 from __future__ import annotations
@@ -106,13 +105,13 @@ class _Numbering:
 
     Args:
         count: Number of rows.
-        known: Rows that have the first numbers.
+        fixed: Number of rows that keep their number.
     """
 
-    def __init__(self, count: int, known: int = 0) -> None:
+    def __init__(self, count: int, fixed: int = 0) -> None:
         self.number = np.full(count, -1, np.int32)
-        self.number[:known] = np.arange(known)
-        self.order: list[int] = list(range(known))
+        self.number[:fixed] = np.arange(fixed)
+        self.order: list[int] = list(range(fixed))
 
     def __call__(self, rows: Rows) -> Ids:
         """Return the new numbers of some rows; -1 stays."""
@@ -134,7 +133,7 @@ class _Assembler:
         self._address, self._data = address, data
         self._text_offset, self._text_size = self._column("TEXT_OFFSET"), self._column("TEXT_SIZE")
         self._offset, self._frame = self._column("STACK_OFFSET"), self._column("STACK_FRAME")
-        self._stacks = _Numbering(len(self._offset) - 1, known=1)
+        self._stacks = _Numbering(len(self._offset) - 1, fixed=1)
         self._streams = _Numbering(len(self._column("STREAM_VALUE")))
         self._pools = _Numbering(len(self._column("POOL_FIRST")))
 
@@ -241,8 +240,8 @@ class _Assembler:
         order = np.array(self._stacks.order)
         sizes = np.diff(self._offset)[order]
         offsets = np.concatenate(([0], np.cumsum(sizes))).astype(np.int64)
-        within = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], sizes)
-        frames = self._frame[np.repeat(self._offset[order], sizes) + within]
+        place = np.arange(int(offsets[-1])) - np.repeat(offsets[:-1], sizes)
+        frames = self._frame[np.repeat(self._offset[order], sizes) + place]
         files, lines, names = (self._column(f"FRAME_{name}") for name in ("FILE", "LINE", "NAME"))
         number = _Numbering(len(files))
         frames = number(frames)

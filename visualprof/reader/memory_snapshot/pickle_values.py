@@ -125,7 +125,7 @@ class _Decoder:
         """Add an empty list, or a list of values of the memo, and return the offset after it.
 
         Call stacks are lists of frames of the memo, and most of them repeat. Equal ones become one list, which cannot
-        be changed; a list whose items go on after the match is left to the other opcodes.
+        be changed. The other opcodes read lists that are filled in several parts.
         """
         match = _MEMO_LIST(self.data, offset)
         if match is None:
