@@ -146,7 +146,8 @@ def peers(path: Path, rounds: int = 1) -> Iterator[Row]:
         try:
             run = least([sys.executable, "-c", program, str(path)], rounds)
         except RuntimeError as error:
-            yield Row(f"{tool}: time by kernel", f"failed: {str(error).strip().splitlines()[-1][:200]}")
+            lines = [line for line in str(error).splitlines() if line.strip() and not line.startswith("MEASURED")]
+            yield Row(f"{tool}: time by kernel", f"failed: {lines[-1][:200]}")
             continue
         values = {name: (n, total) for name, n, total in json.loads(run.out.strip().splitlines()[-1])}
         is_equal = values.keys() == expected.keys() and all(

@@ -116,6 +116,7 @@ def _categories(pandas: Any, texts: Sequence[str], numbers: NDArray[np.integer[A
 
 def _joined(pandas: Any, parts: Sequence[Any]) -> Any:
     """Return the columns of several traces as one."""
+    parts = [part for part in parts if len(part)] or parts[:1]
     if len(parts) == 1:
         return parts[0]
     if all(isinstance(part, pandas.Categorical) for part in parts):

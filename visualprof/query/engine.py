@@ -17,7 +17,7 @@ import numpy as np
 from visualprof.messages import msg
 from visualprof.query.errors import DuckDbMissing, QueryError, QueryStopped, perfetto_hint, query_error
 from visualprof.query.macros import macro_statements
-from visualprof.query.mentions import mentioned_columns
+from visualprof.query.mentions import mentioned_columns, without_comments
 from visualprof.query.schema import TABLES, Column
 from visualprof.query.tables import Source, Values
 from visualprof.query.tables.numbering import id_offsets, time_origins
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 MAX_SQL_CHARS = 64_000
-MEMORY_LIMIT = "512MB"
+MEMORY_LIMIT_MB, MEMORY_PER_TRACE_MB = 512, 8  # for one trace, and for each further one: its joins reserve memory
 # Settings of a connection. `lock_configuration` follows when everything is set.
 SETTINGS: Mapping[str, str | int] = {
-    "memory_limit": MEMORY_LIMIT,
     "temp_directory": "",
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
@@ -75,6 +74,7 @@ class Engine:
     ) -> None:
         self._duckdb = import_duckdb()
         self.sources = sources
+        self._memory_mb = MEMORY_LIMIT_MB + MEMORY_PER_TRACE_MB * max(0, len(sources) - 1)
         self._connection: DuckDBPyConnection = self._duckdb.connect(":memory:", config={"threads": 1})
         self._registered: dict[str, frozenset[str]] = {}
         self._stored_texts: set[str] = set()
@@ -93,6 +93,7 @@ class Engine:
             return
         if self._output:
             self._execute([f"SET allowed_paths = [{_literal(self._output)}]"])
+        self._execute([f"SET memory_limit = '{self._memory_mb}MB'"])
         self._execute([f"SET {name} = {_literal(value)}" for name, value in SETTINGS.items()])
         self._execute(["SET lock_configuration = true"])
 
@@ -117,6 +118,8 @@ class Engine:
         if not statements:
             raise QueryError(msg("query.empty", "the query is empty"), msg("query.example", "SELECT name FROM kernel"))
         kinds = [str(statement.type).rpartition(".")[2] for statement in statements]
+        if kinds == ["SELECT"] and without_comments(sql).lstrip().lower().startswith("pragma"):
+            kinds = ["PRAGMA"]  # old versions of DuckDB rewrite some to SELECT
         if kinds == ["EXPLAIN"] and _EXPLAIN.match(sql):
             self.check(_EXPLAIN.sub("", sql, count=1))
         elif kinds != ["SELECT"]:
@@ -191,7 +194,7 @@ class Engine:
             )
         if isinstance(error, MemoryError | self._duckdb.OutOfMemoryException):
             return QueryStopped(
-                msg("query.out_of_memory", f"the query needs more than {MEMORY_LIMIT} of memory"),
+                msg("query.out_of_memory", f"the query needs more than {self._memory_mb} MB of memory"),
                 msg("query.narrow", "filter earlier, join on ids instead of time ranges, or ask for fewer rows"),
             )
         return query_error(sql, str(error)) if isinstance(error, self._duckdb.Error) else error

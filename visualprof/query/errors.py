@@ -39,12 +39,15 @@ _COLUMN = re.compile(
     r'(?:Referenced column|column named|Table ".*?" does not have a column named) "?([^"]+?)"?(?: not|$|\n)'
 )
 _TABLE = re.compile(r"Table(?: Function)? with name (\S+) does not exist")
+_SUGGESTION = re.compile(r'\n(?:Did you mean "[^"\n]*"\?|Candidate bindings: .*)')
 _FUNCTION = re.compile(r"Function with name (\S+) does not exist")
 
 
 def query_error(sql: str, message: str) -> QueryError:
     """Return the error of a statement that DuckDB rejects, with a hint."""
-    return QueryError(message.strip()[:MAX_ERROR_CHARS], _hint(sql, message))
+    hint = _hint(sql, message)
+    text = _SUGGESTION.sub("", message) if hint else message
+    return QueryError(text.strip()[:MAX_ERROR_CHARS], hint)
 
 
 def perfetto_hint(sql: str) -> str:

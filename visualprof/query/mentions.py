@@ -37,7 +37,7 @@ _DEPENDENCIES = {
 
 def mentioned_columns(sql: str) -> dict[str, frozenset[str]]:
     """Return the columns that a statement may use, by table."""
-    text = _COMMENT.sub(" ", sql)
+    text = without_comments(sql)
     words = frozenset(word.lower() for word in _WORD.findall(text))
     every = _means_all_columns(text)
     shows_catalog = _CATALOG.search(text)
@@ -52,6 +52,11 @@ def mentioned_columns(sql: str) -> dict[str, frozenset[str]]:
             for name, columns in needed.items():
                 used[name] = used.get(name, frozenset()).union(columns)
     return used
+
+
+def without_comments(sql: str) -> str:
+    """Return a statement with a space in place of each comment."""
+    return _COMMENT.sub(" ", sql)
 
 
 def _means_all_columns(text: str) -> bool:
