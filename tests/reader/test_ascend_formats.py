@@ -91,6 +91,11 @@ def test_kernels_have_cores_types_and_pipelines(recording: tuple[str, Trace]) ->
     assert texts(trace, "type") == ["MatMulV2", "TransData"]
     assert trace.args["mac_ratio"].values.tolist() == [0.5]
     assert trace.args["vec_ratio"].values.tolist() == [0.75]
+    columns = rows(answer_of(trace, "kernel"), "core", "mac_ratio", "vec_ratio", "mte2_ratio")
+    mte2 = {"text": (0.25, 0.5), "database": (None, None)}[form]
+    assert columns["MatMul_1"] == ["AI_CORE", 0.5, None, mte2[0]]
+    assert columns["Add_1"] == ["AI_VECTOR_CORE", None, 0.75, mte2[1]]
+    assert columns["hcom_allReduce__128_0_1"] == [None, None, None, None]
     if form == "text":  # the database has no utilization, from which the number of cores follows
         assert trace.args["cube_utilization"].values.tolist() == [0.9]
         assert trace.args["blocks_per_sm"].values.tolist() == [24 / 24, 12 / 48]

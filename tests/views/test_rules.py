@@ -175,6 +175,11 @@ CASES: dict[str, tuple[Events, float | None, Events]] = {
         300,
         device_bound(("gemm", 900)),
     ),
+    "npu_conversions": (
+        device_bound(("MatMulV2", 600), ("trans_TransData_0", 200), ("aclnnCast_CastAiCore_Cast", 100)),
+        300,
+        device_bound(("MatMulV2", 900)),
+    ),
     "communication_bound": (device_bound(("gemm", 600), (ALLREDUCE, 300)), 300, BESIDE),
     "attention_not_fused": (
         on_host(("aten::bmm", 200), ("aten::_softmax", 300), ("aten::bmm", 200), ("aten::mm", 300)),

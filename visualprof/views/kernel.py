@@ -39,6 +39,11 @@ from visualprof.views.measure.names.tensor_core import (
 from visualprof.views.measure.operators.stacks import CallStacks
 from visualprof.views.measure.steps.windows import is_in_step
 
+PIPELINE_COLUMNS = {"cube_utilization": "cube_utilization_ratio"} | {
+    name: name
+    for name in ("mac_ratio", "vec_ratio", "scalar_ratio", "mte1_ratio", "mte2_ratio", "mte3_ratio", "fixpipe_ratio")
+}
+
 
 @dataclass(frozen=True)
 class KernelParams(Params):
@@ -65,6 +70,10 @@ class KernelColumns(Columns, kw_only=True):
         share_ratio: Share of the time of all kernels.
         cumulative_ratio: Share of this row and all rows with more time.
         tensor_core: Whether the kernel runs on tensor cores; None if its name does not say.
+        core: Core of an NPU on which the kernel ran; absent, like the next columns, if no kernel has one.
+        cube_utilization_ratio: Share of the cycles of all cube cores that the kernel used.
+        mac_ratio: Share of the core's time during which its matrix pipeline was busy; the following columns are the
+            same for its other pipelines, which overlap.
     """
 
     name: kinds.NameColumn
@@ -88,6 +97,15 @@ class KernelColumns(Columns, kw_only=True):
     occupancy: kinds.RatioColumn
     launch_delay_ns: kinds.DurationColumn | None = None
     tensor_core: kinds.FlagColumn
+    core: kinds.WordColumn | None = None
+    cube_utilization_ratio: kinds.RatioColumn | None = None
+    mac_ratio: kinds.RatioColumn | None = None
+    vec_ratio: kinds.RatioColumn | None = None
+    scalar_ratio: kinds.RatioColumn | None = None
+    mte1_ratio: kinds.RatioColumn | None = None
+    mte2_ratio: kinds.RatioColumn | None = None
+    mte3_ratio: kinds.RatioColumn | None = None
+    fixpipe_ratio: kinds.RatioColumn | None = None
 
 
 class MemoryOperationColumns(CallColumns):
@@ -257,9 +275,21 @@ def _load(trace: Trace, rows: Ids, groups: Groups) -> dict[str, Column]:
     """Return how well kernels fill the device: means weighted by duration."""
     weight = np.maximum(trace.events.dur[rows], 0)
     return {
+        **_pipelines(trace, rows, groups, weight),
         "blocks_per_sm": groups.mean(trace.arg("blocks_per_sm", rows, np.nan).astype(np.float64), weight),
         "occupancy": groups.mean(trace.arg("occupancy", rows, np.nan).astype(np.float64), weight),
     }
+
+
+def _pipelines(trace: Trace, rows: Ids, groups: Groups, weight: Ints) -> dict[str, Column]:
+    """Return the core of each group, and how busy its pipelines were; empty if no kernel has a core."""
+    cores = trace.arg("core", rows, 0).astype(np.int64)
+    if not (cores > 0).any():
+        return {}
+    columns: dict[str, Column] = {"core": [trace.strings[i] or None for i in cores[groups.first].tolist()]}
+    for argument, column in PIPELINE_COLUMNS.items():
+        columns[column] = groups.mean(trace.arg(argument, rows, np.nan).astype(np.float64), weight)
+    return columns
 
 
 def _memory_operations(trace: Trace, rows: Rows) -> MemoryOperationColumns:
