@@ -26,7 +26,7 @@ enum { MAX_FIELDS = 64 };   /* maximum number of arguments, one bit each */
 enum { GAP_BYTES = 64, GAPS = 4096, GUESSES = 4096 };
 enum { NONE = 0 };          /* the word of a missing value or null */
 #define NO_INT (-((int64_t)1 << 62))
-#define MAX_ID INT64_C(1000000000000000000)
+#define MAX_ID ((int64_t)1 << 62)
 #define MAX_NS ((uint64_t)1 << 62)
 
 typedef const uint8_t *Text;

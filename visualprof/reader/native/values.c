@@ -208,9 +208,8 @@ static Text scientific_at(Reader *r, Text p, int64_t *ns)
 }
 
 /* Reads decimal microseconds as ns, exactly. Digits after the third decimal round to the nearest, half away from zero. */
-Text time_at(Reader *r, Text p, int64_t *ns)
+static inline Text decimal_time_at(Reader *r, Text p, int64_t *ns)
 {
-    Text start = p;
     int negative = *p == '-';
     uint64_t v;
     if (!(p = natural_at(r, p + negative, &v))) return NULL;
@@ -226,18 +225,29 @@ Text time_at(Reader *r, Text p, int64_t *ns)
             p = digits_end(p);
         }
     }
-    if (LIKELY(is_delimiter(*p))) {
-        *ns = negative ? -(int64_t)v : (int64_t)v;
-        return p;
+    *ns = negative ? -(int64_t)v : (int64_t)v;
+    return p;
+}
+
+/* Reads a time, also one that is a string, as torch_npu writes it: `"1736408883688177.930"`. */
+Text time_at(Reader *r, Text p, int64_t *ns)
+{
+    Text start = p;
+    int quoted = *p == '"';
+    int64_t value;
+    if (!(p = decimal_time_at(r, p + quoted, &value))) return NULL;
+    if (quoted ? *p == '"' : LIKELY(is_delimiter(*p))) {
+        *ns = value;
+        return p + quoted;
     }
-    return *p == 'e' || *p == 'E' ? scientific_at(r, start, ns) : fault(r, p);
+    return !quoted && (*p == 'e' || *p == 'E') ? scientific_at(r, start, ns) : fault(r, p);
 }
 
 /* Reads a time with its unit, `"11.317 us"`, as ns. Python reads other units. */
 Text duration_at(Reader *r, Text p, int64_t *ns)
 {
     if (*p != '"') return fault(r, p);
-    if (!(p = time_at(r, p + 1, ns))) return NULL;
+    if (!(p = decimal_time_at(r, p + 1, ns))) return NULL;
     return memcmp(p, " us\"", 4) ? fault(r, p) : p + 4;
 }
 
