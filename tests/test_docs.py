@@ -95,6 +95,11 @@ def test_the_table_of_contents_lists_every_page_once() -> None:
     assert sorted(listed) == pages
 
 
+@pytest.mark.parametrize("name", ["README.md", "README_zh.md"])
+def test_the_readme_is_short(name: str) -> None:
+    assert len(text(name).splitlines()) <= 120
+
+
 def test_the_pages_are_short_enough_to_be_read() -> None:
     """Decision records and the generated reference of SQL tables do not count. Code and tables do."""
     pages = [page for page in english_pages() if not page.startswith("adr/") and page != "query-schema.md"]
