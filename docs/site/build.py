@@ -75,7 +75,8 @@ def write_sources(target: Path, language: Language) -> None:
             text = _translate_anchors(text, name)
         _write(target / name, _localize_links(text, page, target / name))
     for name in COPIED:
-        _write(target / name, _localize_links((ROOT / name).read_text("utf-8"), ROOT / name, target / name))
+        text = _localize_links((ROOT / name).read_text("utf-8"), ROOT / name, target / name)
+        _write(target / name, _translate_anchors(text, name) if language == "zh" else text)
     generated = generated_pages(language)
     for name, text in generated.items():
         _write(target / name, text)
