@@ -15,6 +15,7 @@ from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.errors import BadParameter
 from visualprof.reader import native
 from visualprof.reader.trace import Category
+from visualprof.views import view
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import parse_changes
 from visualprof.views.measure.replay.graph import solve
@@ -197,6 +198,17 @@ def test_an_invalid_change_is_an_error_with_examples(text: str) -> None:
 def test_a_change_that_does_not_apply_is_an_error(write: Write) -> None:
     with pytest.raises(BadParameter, match="nothing of that"):
         forecast(write, HOST_BOUND, "collective*0.5")
+
+
+def test_kernels_are_named_by_their_short_names_too(write: Write) -> None:
+    full = "void cudnn::bn_fw_tr_1C11_kernel_NCHW<float, float, int, 128, true>(cudnnTensorStruct)"
+    path = write([{**event, "name": full} if event.get("cat") == "kernel" else event for event in DEVICE_BOUND])
+    whatif, text = view("whatif"), f"kernel[{full}]*0.5"
+    short = whatif.answer(trace_of(path), whatif.parse({})).short_names[text]
+    assert short == "kernel[cudnn::bn_fw_tr_1C11_kernel_NCHW f32]*0.5"
+    by_short, by_full = answer("whatif", path, change=short)["step"], answer("whatif", path, change=text)["step"]
+    assert by_short == by_full
+    assert by_full["gain_ns"] == 100_000  # half of 200 us
 
 
 def test_kernels_without_names_are_not_suggested(write: Write) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import cast
 
 import msgspec
@@ -38,7 +38,18 @@ def add_short_names(answer: Answer, subject: object) -> Answer:
     if names:
         short = trace_short_names(subject) if isinstance(subject, Trace) else short_names(names)
         answer.short_names = {name: short[name] for name in sorted(names) if name in short}
+        answer.short_names |= _short_changes(names, short)
     return answer
+
+
+def _short_changes(texts: Iterable[str], short: Mapping[str, str]) -> dict[str, str]:
+    """Return the changes of a kernel, `kernel[NAME]*0.5`, with its short name, by their texts."""
+    kernels = {text: text.removeprefix("kernel[").rpartition("]")[0] for text in sorted(texts)}
+    return {
+        text: f"kernel[{short[name]}]{text.rpartition(']')[2]}"
+        for text, name in kernels.items()
+        if text.startswith("kernel[") and name in short and "]" not in short[name]
+    }
 
 
 def _long_names(answer: Answer) -> Iterator[str]:

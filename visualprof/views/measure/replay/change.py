@@ -16,6 +16,7 @@ from visualprof.reader.trace import UNNAMED, Category, Floats, Ints, Mask, Rows,
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.columns.groups import distinct, is_in
 from visualprof.views.measure.columns.intervals import covered_ns, union
+from visualprof.views.measure.launches.answer_names import trace_short_names
 from visualprof.views.measure.launches.launch import DEVICE_CATEGORIES, device_calls, is_operator, launches
 from visualprof.views.measure.replay.build import COPY_CALL, NONBLOCKING_CALL_NS
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, WaitGraph
@@ -54,7 +55,7 @@ class Change(NamedTuple):
     Attributes:
         text: Text of the change.
         target: The part of the program that the change applies to.
-        name: Exact name, or part of it in any case; "" for all names.
+        name: Exact name, full or short, or part of it in any case; "" for all names.
         is_partial: Whether `name` is a part of the name.
         factor: Factor of the time.
         action: `remove` and `async` end the waiting for the target; `pinned` removes the staging
@@ -256,7 +257,9 @@ def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:
     """Return, per event, whether it is device work, and whether it is thread time, that the change applies to."""
     events = trace.events
     no_events = np.zeros(len(events), bool)
-    is_named = np.array([change.matches(name) for name in trace.strings], bool)[events.name]
+    short = trace_short_names(trace)
+    named = [change.matches(name) or change.matches(short.get(name, "")) for name in trace.strings]
+    is_named = np.array(named, bool)[events.name]
     is_thread_time = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
     work, call, _ = device_calls(trace)
     if change.action == "pinned":
