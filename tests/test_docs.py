@@ -251,7 +251,7 @@ def test_every_option_of_every_command_is_in_the_generated_reference() -> None:
         assert [f for f in re.findall(r"--[a-z][a-z-]+", parser.format_usage()) if f"`{f}" not in page] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_site_builds_without_a_warning_or_a_request_to_another_host(tmp_path: Path) -> None:
     assert build(["--output", str(tmp_path)]) == 0
     pages = list((tmp_path / "html").rglob("*.html"))

@@ -65,7 +65,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "set-password", parents=[person], help="Set a new password. This ends the user's sessions and tokens."
     )
     tasks.add_parser("list", help="List all accounts.")
-    rule = tasks.add_parser("retention", help="Show the retention rules, or set one.")
+    _add_retention(tasks.add_parser("retention", help="Show the retention rules, or set one."))
+    health = tasks.add_parser(
+        "health", help="Check a running server. Exits with 1 if there is a warning, for monitoring."
+    )
+    add_server(health)
+    health.add_argument("--json", action="store_true", help="Print the answer as JSON.")
+    backup = tasks.add_parser("backup", help="Copy the database, whether the server is running or not.")
+    backup.add_argument("file", type=Path)
+    migrate = tasks.add_parser("migrate", help="Downgrade the database to the schema of an earlier version.")
+    migrate.add_argument(
+        "schema", help=("Schema revision of that version, such as 0008. Data that the old schema cannot hold is lost.")
+    )
+
+
+def _add_retention(rule: argparse.ArgumentParser) -> None:
     rule.add_argument(
         "kind",
         nargs="?",
@@ -85,17 +99,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--yes",
         action="store_true",
         help="Set the rule. Without this option, only show what the rule would remove now.",
-    )
-    health = tasks.add_parser(
-        "health", help="Check a running server. Exits with 1 if there is a warning, for monitoring."
-    )
-    add_server(health)
-    health.add_argument("--json", action="store_true", help="Print the answer as JSON.")
-    backup = tasks.add_parser("backup", help="Copy the database, whether the server is running or not.")
-    backup.add_argument("file", type=Path)
-    migrate = tasks.add_parser("migrate", help="Downgrade the database to the schema of an earlier version.")
-    migrate.add_argument(
-        "schema", help=("Schema revision of that version, such as 0008. Data that the old schema cannot hold is lost.")
     )
 
 

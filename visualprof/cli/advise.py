@@ -43,35 +43,8 @@ KINDS: dict[str, Kind] = {
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the options of the command."""
     parser.add_argument("model", metavar="MODEL", help=submit.MODEL)
+    _add_comparison(parser)
     add = parser.add_argument
-    add(
-        "--objective",
-        choices=OBJECTIVES,
-        default="latency",
-        help="Metric that candidates are compared by (default: %(default)s).",
-    )
-    add(
-        "--max-error",
-        type=float,
-        default=1e-2,
-        metavar="E",
-        help=("Largest relative error of the outputs; a larger error counts as wrong (default: %(default)s)."),
-    )
-    add(
-        "--data",
-        type=Path,
-        metavar="FILE.npz",
-        help=(
-            "Your own rows as arrays named like the inputs. Every second row calibrates, the others are "
-            "used for the comparison."
-        ),
-    )
-    add(
-        "--metric",
-        type=Path,
-        metavar="FILE.py",
-        help=("Python file that defines metric(original, candidate): lists of outputs in, a number out."),
-    )
     add(
         "--only",
         action="extend",
@@ -108,6 +81,38 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Register the candidates that pass as new versions and evaluate them (with --server).",
     )
     _tuning.add_arguments(parser)
+
+
+def _add_comparison(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add(
+        "--objective",
+        choices=OBJECTIVES,
+        default="latency",
+        help="Metric that candidates are compared by (default: %(default)s).",
+    )
+    add(
+        "--max-error",
+        type=float,
+        default=1e-2,
+        metavar="E",
+        help=("Largest relative error of the outputs; a larger error counts as wrong (default: %(default)s)."),
+    )
+    add(
+        "--data",
+        type=Path,
+        metavar="FILE.npz",
+        help=(
+            "Your own rows as arrays named like the inputs. Every second row calibrates, the others are "
+            "used for the comparison."
+        ),
+    )
+    add(
+        "--metric",
+        type=Path,
+        metavar="FILE.py",
+        help=("Python file that defines metric(original, candidate): lists of outputs in, a number out."),
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -101,28 +101,32 @@ def _list_tools() -> tuple[Tool, ...]:
     )
 
 
-def _view_tools() -> tuple[Tool, ...]:
+def _view_tool() -> ViewTool:
     named = [f"{view.name}: {view_summary(view)}" for view in all_views()]
-    return (
-        ViewTool(
-            "view",
-            "View of a run",
-            "Return one view of a profile: tables and numbers with units and definitions. Rows are in the view's "
-            "default order, largest first, unless `sort` names a column.\n" + "\n".join(named),
-            Views.view,
-            hidden=("top", "format"),
-            further={
-                "view": {**_TEXT, "enum": [view.name for view in all_views()]},
-                "parameters": view_parameters(all_views()),
-                "filters": {
-                    "type": "object",
-                    "additionalProperties": {"type": ["string", "number"]},
-                    "description": 'filters of rows, e.g. {"min.total_ns": 1000000, "search.name": "gemm"}: '
-                    "is.COLUMN, none.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN",
-                },
+    return ViewTool(
+        "view",
+        "View of a run",
+        "Return one view of a profile: tables and numbers with units and definitions. Rows are in the view's "
+        "default order, largest first, unless `sort` names a column.\n" + "\n".join(named),
+        Views.view,
+        hidden=("top", "format"),
+        further={
+            "view": {**_TEXT, "enum": [view.name for view in all_views()]},
+            "parameters": view_parameters(all_views()),
+            "filters": {
+                "type": "object",
+                "additionalProperties": {"type": ["string", "number"]},
+                "description": 'filters of rows, e.g. {"min.total_ns": 1000000, "search.name": "gemm"}: '
+                "is.COLUMN, none.COLUMN, search.COLUMN, min.COLUMN, max.COLUMN",
             },
-            required=("view",),
-        ),
+        },
+        required=("view",),
+    )
+
+
+def _view_tools() -> tuple[Tool, ...]:
+    return (
+        _view_tool(),
         ViewTool(
             "findings",
             "Why a run is slow",

@@ -52,16 +52,7 @@ def add_events(
         corr: Correlation id of every row, 0 for none, if not the argument `correlation`.
     """
     ts, dur = doc.ts if ts is None else ts, doc.dur if dur is None else dur
-    start = ts[rows]
-    timed = start != NO_INT
-    if not timed.all():
-        builder.warn(
-            msg(
-                "reader.events_not_say_when",
-                f"{np.count_nonzero(~timed):,} events do not say when they began and were left out",
-            )
-        )
-        rows, start = rows[timed], start[timed]
+    rows = _timed_rows(builder, rows, ts)
     tracks = add_tracks(doc, builder, rows, track_kind, lanes)
     track = tracks.lookup(rows)
     if corr is None and "correlation" in doc.args:
@@ -74,7 +65,7 @@ def add_events(
     if other_names and len(nameless := np.flatnonzero(names == builder.string(""))):
         names[nameless] = text_ids(doc, builder, doc.arg_at(other_names, rows[nameless], 0))
     builder.events(
-        ts=start,
+        ts=ts[rows],
         dur=lasting,
         name=names,
         category=category[rows],
@@ -83,6 +74,20 @@ def add_events(
         corr=corr_of_rows,
     )
     return tracks
+
+
+def _timed_rows(builder: TraceBuilder, rows: Ints, ts: Ints) -> Ints:
+    """Return the rows that have a start time, and warn about the others."""
+    timed = ts[rows] != NO_INT
+    if timed.all():
+        return rows
+    builder.warn(
+        msg(
+            "reader.events_not_say_when",
+            f"{np.count_nonzero(~timed):,} events do not say when they began and were left out",
+        )
+    )
+    return rows[timed]
 
 
 def add_steps(

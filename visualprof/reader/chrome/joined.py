@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import chain
 from typing import Any, cast
 
@@ -64,6 +65,26 @@ def join_scanned_parts(parts: Sequence[Part]) -> Document:
     )
 
 
+def _merge_column(
+    rows_of_document: Sequence[Ints], rows: Sequence[Ints], values: Sequence[Values], names: Sequence[Sequence[Any]]
+) -> tuple[Ints, Values]:
+    """Merge one column of several documents; return the rows that have a value, and the values.
+
+    Args:
+        rows_of_document: Rows of each document in the merged one.
+        rows: Rows of each document that have a value.
+        values: The values.
+        names: Names that the values of each document index; empty for plain values.
+    """
+    numbers = np.concatenate(
+        [document_rows[rows_with_value] for document_rows, rows_with_value in zip(rows_of_document, rows, strict=True)]
+    )
+    offsets = np.cumsum([0, *map(len, names)])
+    shifted = [v + v.dtype.type(offset) for v, offset in zip(values, offsets, strict=False)]
+    order = np.argsort(numbers, kind="stable")
+    return numbers[order], np.concatenate(shifted)[order]
+
+
 def interleave(documents: Sequence[Document], turns: Sequence[tuple[int, int]]) -> Document:
     """Return the rows of several documents as one.
 
@@ -73,24 +94,10 @@ def interleave(documents: Sequence[Document], turns: Sequence[tuple[int, int]]) 
     """
     source = np.repeat([turn for turn, _ in turns], [rows for _, rows in turns])
     rows_of_document = [np.flatnonzero(source == i) for i in range(len(documents))]
-
-    def merge(rows: Sequence[Ints], values: Sequence[Values], names: Sequence[Sequence[Any]]) -> tuple[Ints, Values]:
-        """Merge one column. `names` lists the names that each document's values index; it is empty for plain values."""
-        numbers = np.concatenate(
-            [
-                document_rows[rows_with_value]
-                for document_rows, rows_with_value in zip(rows_of_document, rows, strict=True)
-            ]
-        )
-        offsets = np.cumsum([0, *map(len, names)])
-        shifted = [v + v.dtype.type(offset) for v, offset in zip(values, offsets, strict=False)]
-        order = np.argsort(numbers, kind="stable")
-        return numbers[order], np.concatenate(shifted)[order]
-
+    merge = partial(_merge_column, rows_of_document)
     all_rows, no_names = [np.arange(len(own)) for own in rows_of_document], [()] * len(rows_of_document)
     kinds, threads = [d.kinds for d in documents], [d.threads for d in documents]
-    flows = [d.flow_names for d in documents]
-    texts = [[None, *d.texts[1:]] for d in documents]
+    flows, texts = [d.flow_names for d in documents], [[None, *d.texts[1:]] for d in documents]
     (kind,), all_kinds = merge_equal_names([merge(all_rows, [d.kind for d in documents], kinds)[1]], chain(*kinds))
     (thread,), all_places = merge_equal_names(
         [merge(all_rows, [d.thread for d in documents], threads)[1]], chain(*threads)

@@ -161,6 +161,13 @@ def roots(paths: Sequence[str | Path]) -> list[Root]:
     return [Root(path, name) for name, path in names.items()]
 
 
+_OUTSIDE_LINK = msg("logdir.link_leads_out_log", "this link leads out of the log directory")
+_OUTSIDE_LINK_HINT = msg(
+    "logdir.copy_target_or_follow_links",
+    "copy its target, name the target as a log directory, or start the server with --follow-links",
+)
+
+
 def walk(
     root: Root, *, follow_outside: bool = False, others: Sequence[Root] = ()
 ) -> Iterator[LogFile | LiveFolder | Problem]:
@@ -191,20 +198,15 @@ def walk(
             seen.add((folder_status.st_dev, folder_status.st_ino))
             children = sorted(os.scandir(path), key=lambda entry: entry.name)
         except OSError as error:
-            yield Problem(
-                _user_path(root, folder) or str(root.path),
-                msg("logdir.cannot_read_folder", f"cannot read this folder: {error.strerror}"),
-                "",
-            )
+            text = msg("logdir.cannot_read_folder", f"cannot read this folder: {error.strerror}")
+            yield Problem(_user_path(root, folder) or str(root.path), text, "")
             continue
         entries += len(children)
         captures = captures_stamp(path)
         if entries > MAX_ENTRIES:
-            hint = msg("logdir.name_folder_further_down", "name a folder further down")
+            text = msg("logdir.over_files_rest_not", f"over {MAX_ENTRIES:,} files: the rest is not looked at")
             yield Problem(
-                _user_path(root, folder),
-                msg("logdir.over_files_rest_not", f"over {MAX_ENTRIES:,} files: the rest is not looked at"),
-                hint,
+                _user_path(root, folder), text, msg("logdir.name_folder_further_down", "name a folder further down")
             )
             return
         for child in children:
@@ -214,15 +216,7 @@ def walk(
             name = display_name(child.name)
             relative = f"{folder}/{name}" if folder else name
             if not follow_outside and child.is_symlink() and not _resolves_below((root, *others), child.path):
-                hint = msg(
-                    "logdir.copy_target_or_follow_links",
-                    "copy its target, name the target as a log directory, or start the server with --follow-links",
-                )
-                yield Problem(
-                    _user_path(root, relative),
-                    msg("logdir.link_leads_out_log", "this link leads out of the log directory"),
-                    hint,
-                )
+                yield Problem(_user_path(root, relative), _OUTSIDE_LINK, _OUTSIDE_LINK_HINT)
                 continue
             try:
                 status = child.stat()

@@ -53,6 +53,12 @@ def memory_device(comp_node: str, numbers: Mapping[str, int]) -> int:
     return next((numbers[n] for n in reversed(names) if n in numbers), int(digits.group()) if digits else 0)
 
 
+_SHARED_STORAGE = msg(
+    "reader.memory_added_up_sizes",
+    "memory is the sum of tensor sizes; tensors that share storage (views) are counted separately",
+)
+
+
 def add_tensor_allocations(
     doc: Document, builder: TraceBuilder, begin: Ints, end: Ints, numbers: Mapping[str, int]
 ) -> None:
@@ -101,12 +107,7 @@ def add_tensor_allocations(
     counted = has_size & (bytes_of > 0) & ~skipped
     if not counted.any():
         return
-    builder.warn(
-        msg(
-            "reader.memory_added_up_sizes",
-            "memory is the sum of tensor sizes; tensors that share storage (views) are counted separately",
-        )
-    )
+    builder.warn(_SHARED_STORAGE)
     rows, release = rows[counted], release[counted]
     builder.allocs(
         ts=np.maximum(ts[counted], 0),

@@ -43,21 +43,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--token", metavar="T", help=f"Registration token. Set {TOKEN_VARIABLE} to keep it out of the process list."
     )
-    parser.add_argument(
-        "--name", default=platform.node(), help="Name of this machine in the dashboard (default: %(default)s)."
-    )
-    parser.add_argument("--tags", default="", metavar="A,B", help="Tags to find the machine by, separated by commas.")
-    parser.add_argument(
-        "--price-per-hour",
-        type=float,
-        metavar="P",
-        help="Price of one hour of this machine, in your currency, for the cost of samples.",
-    )
-    shared = parser.add_mutually_exclusive_group()
-    shared.add_argument("--public", action="store_true", help="Let every user use this machine.")
-    shared.add_argument(
-        "--private", dest="public", action="store_false", help="Let only the owner use this machine (the default)."
-    )
+    _add_identity(parser)
     parser.add_argument(
         "--runtime",
         action="append",
@@ -98,7 +84,31 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--exit-with-parent", action="store_true", help="Exit when the parent process exits.")
     _add_fleet(parser)
     actions = parser.add_subparsers(dest="action", metavar="ACTION")
-    install = actions.add_parser("install-runtime", help="Create a Python environment with a runtime or a converter.")
+    _add_installation(
+        actions.add_parser("install-runtime", help="Create a Python environment with a runtime or a converter.")
+    )
+    actions.add_parser("probe", help="Print the hardware and the runtimes of this machine as JSON.")
+
+
+def _add_identity(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--name", default=platform.node(), help="Name of this machine in the dashboard (default: %(default)s)."
+    )
+    parser.add_argument("--tags", default="", metavar="A,B", help="Tags to find the machine by, separated by commas.")
+    parser.add_argument(
+        "--price-per-hour",
+        type=float,
+        metavar="P",
+        help="Price of one hour of this machine, in your currency, for the cost of samples.",
+    )
+    shared = parser.add_mutually_exclusive_group()
+    shared.add_argument("--public", action="store_true", help="Let every user use this machine.")
+    shared.add_argument(
+        "--private", dest="public", action="store_false", help="Let only the owner use this machine (the default)."
+    )
+
+
+def _add_installation(install: argparse.ArgumentParser) -> None:
     install.add_argument(
         "requirement", help="A runtime or a converter, optionally with its version: megengine==1.13.0."
     )
@@ -117,7 +127,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Requirements file of pip with further packages, such as that of a benchmark case.",
     )
     install.add_argument("--folder", metavar="DIR", help="Folder of the environments (default: VISUALPROF_RUNTIMES).")
-    actions.add_parser("probe", help="Print the hardware and the runtimes of this machine as JSON.")
 
 
 def _add_fleet(parser: argparse.ArgumentParser) -> None:

@@ -76,11 +76,8 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
         phase, phases = choose_phase(base[:2], new[:2], phase), compare_phases(base.side, new.side)
         base, new = (named._replace(side=filter_phase(named.side, phase)) for named in (base, new))
     memory = _memory(base.side, new.side)
-    if memory is None and not len(base.side.pieces) + len(new.side.pieces):
-        raise MissingData(
-            msg("views.neither_nor_data_view", f"neither {base.path} nor {new.path} has data for the view {view!r}"),
-            msg("views.compare_another_view", "compare another view"),
-        )
+    if memory is None:
+        _require_pieces(view, base, new)
     parts = _parts(base.side, new.side)
     step = _step(base.side, new.side, parts)
     matched = (match_modules if view == "modules" else match)(base.side, new.side)
@@ -118,6 +115,15 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
     )
     add_short_names(answer, None)
     return answer
+
+
+def _require_pieces(view: str, base: Named, new: Named) -> None:
+    """Raise `MissingData` if neither run has data for the view."""
+    if not len(base.side.pieces) + len(new.side.pieces):
+        raise MissingData(
+            msg("views.neither_nor_data_view", f"neither {base.path} nor {new.path} has data for the view {view!r}"),
+            msg("views.compare_another_view", "compare another view"),
+        )
 
 
 def _common_ratio(changes: RowChanges, base: NDArray[np.float64], on_device: Mask, step_ns: int) -> float:

@@ -26,7 +26,7 @@ from visualprof.remote.agent.work.result_folder import (
     tuning_context,
 )
 from visualprof.remote.agent.work.stage_runner import StageRunner, require_sandbox
-from visualprof.remote.protocol import Lease, Request, TaskFailure
+from visualprof.remote.protocol import Lease, Request, Runtime, Spec, TaskFailure
 
 
 @dataclass(frozen=True)
@@ -76,12 +76,7 @@ def run_local_task(
     """
     remove_folder(folder)
     work, spec = WorkFolder(folder.absolute()), request.specs[0]
-    runtime = machine.newest_runtime(spec)
-    if runtime is None:
-        hint = f"visualprof agent install-runtime {spec.backend}"
-        raise TaskFailure(
-            "no_runtime", msg("agent.machine_no", f"this machine has no {spec.backend} for {spec.device}"), hint
-        )
+    runtime = _require_runtime(machine, spec)
     require_sandbox(request.model.name, machine.capabilities.sandbox)
     lease = Lease(task="local", job="local", run=folder.name, attempt=1, lease="", spec=spec, request=request, files=[])
     _lay_out(work, lease, files, machine, memory_bytes, code)
@@ -119,6 +114,21 @@ def run_local_task(
         env = describe_environment(spec, {"agent": "", "agent_id": ""}, machine, progress)
         complete_result(work, lease, outcome, progress, env, started_ns)
     return work.out
+
+
+def _require_runtime(machine: Machine, spec: Spec) -> Runtime:
+    """Return the newest runtime of this machine for a run configuration.
+
+    Raises:
+        TaskFailure: There is none.
+    """
+    runtime = machine.newest_runtime(spec)
+    if runtime is None:
+        hint = f"visualprof agent install-runtime {spec.backend}"
+        raise TaskFailure(
+            "no_runtime", msg("agent.machine_no", f"this machine has no {spec.backend} for {spec.device}"), hint
+        )
+    return runtime
 
 
 class _EchoingLog(CappedLog):
