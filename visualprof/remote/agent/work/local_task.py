@@ -120,7 +120,7 @@ def _require_runtime(machine: Machine, spec: Spec) -> Runtime:
     """Return the newest runtime of this machine for a run configuration.
 
     Raises:
-        TaskFailure: There is none.
+        TaskFailure: This machine does not have the runtime.
     """
     runtime = machine.newest_runtime(spec)
     if runtime is None:
