@@ -11,7 +11,7 @@ from visualprof.reader.trace import Trace
 from visualprof.reader.trace.heap import NO_TIME, Heap
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
-from visualprof.views.answers.table import Answer, Columns, Table
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.heap.block_filter import BlockFilter, filter_of
 from visualprof.views.measure.heap.call_tree import flame_nodes
 from visualprof.views.measure.heap.choice import choose_device, choose_entry, heap_of
@@ -26,7 +26,8 @@ from visualprof.views.measure.heap.moment import (
     requested_curve,
     totals,
 )
-from visualprof.views.measure.heap.out_of_memory import Cause, Failure, explain_failure
+from visualprof.views.measure.heap.out_of_memory import Cause, explain_failure
+from visualprof.views.measure.heap.remedies import failure_holders, find_remedies, missing_bytes
 from visualprof.views.measure.heap.tables import (
     MAX_ROWS,
     AliveColumns,
@@ -74,6 +75,41 @@ class GrowthColumns(Columns):
     steps: kinds.CountColumn
 
 
+class FailureHolderColumns(Columns):
+    """Lines that hold memory when an allocation fails, the largest first.
+
+    Attributes:
+        change_bytes: Requested bytes that the line holds more than before the last step; None without steps.
+    """
+
+    name: kinds.NameColumn
+    bytes: kinds.SizeColumn
+    blocks: kinds.CountColumn
+    change_bytes: kinds.SizeColumn
+
+
+class RemedyColumns(Columns):
+    """Remedies of a failed allocation, those that may be enough first.
+
+    Attributes:
+        kind: expandable_segments: let segments grow, so that free pieces join. fix_growth: release the memory that a
+            line keeps in every step. checkpoint_activations: compute activations again. smaller_batch: activations,
+            inputs and temporary memory shrink with the batch. smaller_optimizer: an optimizer with less state, or one
+            that shares it among ranks. release_streams: memory that waits for another stream. release_pools: memory
+            of other pools and streams. raise_limit: the limit of the process, `set_per_process_memory_fraction`.
+        bytes: Bytes that the remedy makes available at most.
+        may_fit: Whether these are as many as are missing.
+        name: Line of the program.
+        batch_ratio: Share of the batch that would fit.
+    """
+
+    kind: kinds.WordColumn
+    bytes: kinds.SizeColumn
+    may_fit: kinds.FlagColumn
+    name: kinds.NameColumn
+    batch_ratio: kinds.RatioColumn
+
+
 class FailureAnswer(msgspec.Struct):
     """A failed allocation.
 
@@ -93,6 +129,8 @@ class FailureAnswer(msgspec.Struct):
         in_the_way_bytes: Fewest bytes of neighboring blocks that would make room if released; None if no range is large
             enough.
         in_the_way_blocks: Number of these blocks.
+        in_the_way_lines: Lines that allocated these blocks.
+        missing_bytes: Bytes that the device lacks for the segment.
         stack: The call stack of the request, the innermost frame first.
     """
 
@@ -108,7 +146,11 @@ class FailureAnswer(msgspec.Struct):
     pending_bytes: kinds.Size
     in_the_way_bytes: kinds.Size | None
     in_the_way_blocks: kinds.Count
+    in_the_way_lines: list[str]
+    missing_bytes: kinds.Size
     stack: list[str]
+    holders: Table[FailureHolderColumns]
+    remedies: Table[RemedyColumns]
 
 
 class RequestedCurveColumns(Columns):
@@ -195,7 +237,7 @@ def compute(trace: Trace, params: SnapshotParams) -> SnapshotAnswer:
         largest_free_bytes=sums.largest_free,
         rounding_bytes=sums.rounding,
         before_history_bytes=int(heap.blocks.requested[older].sum()),
-        failure=_failure(trace, explain_failure(heap, device, int(failures[-1])), first) if len(failures) else None,
+        failure=_failure(trace, device, int(failures[-1])) if len(failures) else None,
         alive=Table(columns=alive, total_rows=groups),
         calls=Table(columns=call_tree_columns(trace, flame_nodes(trace, selected, params.inverted))),
         segments=_segments(trace, heap, now),
@@ -221,7 +263,11 @@ def _growth(trace: Trace, heap: Heap, device: int) -> GrowthColumns:
     )
 
 
-def _failure(trace: Trace, failure: Failure, first: int) -> FailureAnswer:
+def _failure(trace: Trace, device: int, entry: int) -> FailureAnswer:
+    heap = heap_of(trace)
+    failure, first = explain_failure(heap, device, entry), device_entries(heap, device)[0]
+    lines = block_labels(trace, "line")
+    pinned: list[int] = lines.label[failure.in_the_way].tolist()
     return FailureAnswer(
         entry=failure.entry - first,
         cause=failure.cause,
@@ -235,7 +281,11 @@ def _failure(trace: Trace, failure: Failure, first: int) -> FailureAnswer:
         pending_bytes=failure.pending,
         in_the_way_bytes=failure.in_the_way_bytes if len(failure.in_the_way) else None,
         in_the_way_blocks=len(failure.in_the_way),
-        stack=stack_frames(trace, int(heap_of(trace).entries.stack[failure.entry])),
+        in_the_way_lines=sorted({lines.names[label] for label in pinned}),
+        missing_bytes=missing_bytes(failure),
+        stack=stack_frames(trace, int(heap.entries.stack[entry])),
+        holders=Table(columns=from_rows(FailureHolderColumns, failure_holders(trace, device, failure))),
+        remedies=Table(columns=from_rows(RemedyColumns, find_remedies(trace, device, failure))),
     )
 
 
