@@ -89,7 +89,7 @@ class FailureHolderColumns(Columns):
 
 
 class RemedyColumns(Columns):
-    """Remedies of a failed allocation, those that may be enough first.
+    """Remedies of a failed allocation, sufficient ones first.
 
     Attributes:
         kind: expandable_segments: let segments grow, so that free pieces join. fix_growth: release the memory that a

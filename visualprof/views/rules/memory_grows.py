@@ -15,9 +15,9 @@ from visualprof.views.measure.heap.labels import block_labels
 def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the line of each device that keeps most memory."""
     trace, heap = context.trace, context.trace.heap
-    for device in heap.tables.device.tolist() if heap else ():
-        if heap is None:
-            continue
+    if heap is None:
+        return
+    for device in heap.tables.device.tolist():
         labels, names = block_labels(trace, "line")
         growth = find_growth(heap, device, step_entries(trace, heap, device), labels)
         if growth:

@@ -17,11 +17,13 @@ from visualprof.views.measure.heap.remedies import failure_holders
 def detect(context: RuleContext) -> Iterator[Detection]:
     """Yield the last failed allocation of each device."""
     heap = context.trace.heap
-    for device in heap.tables.device.tolist() if heap else ():
-        failures = failed_entries(heap, device) if heap else ()
-        if heap is None or not len(failures):
+    if heap is None:
+        return
+    for device in heap.tables.device.tolist():
+        failures: list[int] = failed_entries(heap, device).tolist()
+        if not failures:
             continue
-        entry = int(failures[-1])
+        entry = failures[-1]
         failure = explain_failure(heap, device, entry)
         numbers: dict[str, int | float | str] = {
             "device": device,

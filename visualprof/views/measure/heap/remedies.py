@@ -1,6 +1,6 @@
 """Remedies of a failed allocation, with the bytes that each could make available, and what holds the memory.
 
-All sizes are upper bounds: a remedy frees at most so many bytes, and the request also needs them in one piece.
+All sizes are upper bounds: a remedy may free fewer bytes, and the request also needs one piece.
 """
 
 from __future__ import annotations
@@ -70,22 +70,22 @@ def missing_bytes(failure: Failure) -> int:
 
 
 def find_remedies(trace: Trace, device: int, failure: Failure) -> list[Remedy]:
-    """Return the remedies of a failure, those that may be enough first, then those with the most bytes."""
+    """Return the remedies of a failure, sufficient ones first, then by bytes."""
     heap = heap_of(trace)
     missing, steps = missing_bytes(failure), step_entries(trace, heap, device)
     roles = _role_bytes(trace, device, failure.entry)
     batch = sum(roles.get(role, 0) for role in BATCH_ROLES)
+    activations = roles.get("activation", 0) - _largest_activation(trace, device, failure.entry)
     amounts: list[tuple[RemedyKind, int, str]] = [
-        ("checkpoint_activations", roles.get("activation", 0) - _largest_activation(trace, device, failure.entry), ""),
+        ("checkpoint_activations", activations, ""),
         ("smaller_optimizer", roles.get("optimizer_state", 0), ""),
         ("release_streams", failure.pending, ""),
         ("release_pools", failure.elsewhere if failure.cause == "other_pool" else 0, ""),
         ("raise_limit", failure.device_free if failure.cause == "not_allocator" else 0, ""),
     ]
     labels, names = block_labels(trace, "line")
-    amounts += [
-        ("fix_growth", sum(row.step_bytes), names[row.label]) for row in find_growth(heap, device, steps, labels)
-    ]
+    for row in find_growth(heap, device, steps, labels):
+        amounts.append(("fix_growth", sum(row.step_bytes), names[row.label]))  # noqa: PERF401 - typed as its kind
     if failure.cause == "fragmentation" and heap.tables.settings[1] != 1:
         amounts.append(("expandable_segments", failure.usable, ""))
     remedies = [Remedy(kind, size, size >= missing, name) for kind, size, name in amounts if size > 0]
