@@ -53,7 +53,7 @@ def database(path: Path, *tables: str) -> bytes:
         (rb"{\rtf1\ansi hello}", "rich text document", "plain text"),
         (b"{&quot;traceEvents&quot;: [{&quot;ph&quot;: 1}]}", "quotes were replaced for a web page", "download"),
         (pickle.dumps({"a": 1}), "a Python pickle", "never opens them"),
-        (b"layerName;execStatus;layerType;execType;realTime (ms)\n", "OpenVINO's benchmark_app as CSV", "-json_stats"),
+        (b"PERFILE2\x68\x00", "a recording of the operating system", "torch.profiler"),
         (b'{"Layers": [{"Name": "a", "LayerType": "Conv"}], "Bindings": []}', "a TensorRT engine", "--exportProfile"),
         (b'{"request_throughput": 3.98, "mean_ttft_ms": 41.2}', "a load test of an inference server", "torch.profiler"),
         (b"----  ------\nName  Self CPU \n----  ------\n", "a table of torch.profiler", "export_chrome_trace"),
@@ -87,6 +87,22 @@ def test_an_error_says_what_the_file_is(tmp_path: Path, content: bytes, text: st
         assert failure.value.error.startswith(f"file.dat: no {kind} format recognizes the content: this is ")
         assert text in failure.value.error
         assert hint.lower() in failure.value.hint.lower()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "hint"),
+    [
+        ("net.engine", "an engine of TensorRT", "trtexec --loadEngine=FILE --exportProfile=profile.json"),
+        ("NET.PLAN", "an engine of TensorRT", "trtexec --loadEngine=FILE --exportProfile=profile.json"),
+        ("boot.etl", "a recording of the operating system", "record with torch.profiler"),
+        ("run.qdrep", "a report of Nsight Systems", "nsys export --type sqlite"),
+    ],
+)
+def test_a_file_is_named_by_its_ending(name: str, text: str, hint: str) -> None:
+    description = describe(name, b"ftrt\x00\x00\x01")
+    assert description is not None
+    assert text in description.text
+    assert hint in description.hint
 
 
 def test_an_unknown_text_is_not_described(tmp_path: Path) -> None:

@@ -151,6 +151,31 @@ def test_a_real_report_of_benchmark_app_is_read() -> None:
     assert trace.events.dur.tolist() == [round(float(each["real_time"]) * 1e6) for each in ran]
 
 
+def test_a_report_of_benchmark_app_as_csv_is_read(tmp_path: Path) -> None:
+    header = "layerName;execStatus;layerType;execType;realTime (ms);cpuTime (ms);"
+    run = [
+        "conv;1;EXECUTED;Convolution;brgconv_avx512_f32;1.200;1.100;",  # the first field is a name with a semicolon
+        "relu1;OPTIMIZED_OUT;ReLU;undef;0.000;0.000;",
+        "fc;EXECUTED;FullyConnected;brgemm_avx512_f32;0.300;0.300;",
+        "Total;;;;1.500;1.400;",
+    ]
+    path = tmp_path / "benchmark_detailed_counters_report.csv"
+    path.write_text("\n".join([header, *run, "", header, *run]) + "\n")
+    trace = read_trace(path)
+    check_invariants(trace)
+    assert trace.meta.format == "openvino"
+    assert [trace.strings[i] for i in trace.events.name] == ["conv;1", "fc", "conv;1", "fc"]
+    assert trace.events.dur.tolist() == [1_200_000, 300_000] * 2
+    assert trace.steps.dur.tolist() == [1_500_000] * 2
+    assert trace.args["cpu_ns"].values.tolist() == [1_100_000, 300_000] * 2
+
+
+def test_the_csv_of_a_public_case_is_read() -> None:
+    path = recording_path("cases/reports/39-openvino-csv/benchmark_detailed_counters_report.csv")
+    times = rows(answer("operator", path), "host_self_ns")
+    assert times == {"conv1": [1_200_000], "fc": [300_000]}
+
+
 def test_the_format_is_recognized_by_content_under_any_name(file: Write, tmp_path: Path) -> None:
     data = file(envelope(row("a", 5))).read_bytes()
     (tmp_path / "unknown").write_bytes(data)

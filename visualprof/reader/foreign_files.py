@@ -1,7 +1,6 @@
 """Describe files that no reader knows: pointers, saved web pages, databases, weights and other formats.
 
-Only the first bytes of a file are compared. Nothing is executed or unpacked. The description becomes part of the error
-message for an unknown file.
+Only the first bytes of a file are compared. The description becomes part of the error message for an unknown file.
 """
 
 from __future__ import annotations
@@ -288,6 +287,17 @@ def _model_text(name: str, head: bytes) -> Description | None:
 def _other(name: str, head: bytes) -> Description | None:
     """Describe other files of profilers, by content or by name."""
     lower = name.lower()
+    if lower.endswith((".engine", ".plan")):
+        return Description(
+            msg("reader.tensorrt_engine", "an engine of TensorRT, which only TensorRT itself reads"),
+            msg("reader.profile_engine", "measure it: trtexec --loadEngine=FILE --exportProfile=profile.json"),
+        )
+    if lower.endswith(".etl") or head.startswith(b"PERFILE2"):
+        return Description(
+            msg("reader.system_trace", "a recording of the operating system (ETW or perf), which is not read"),
+            msg("reader.record_with_torch_profiler", "record with torch.profiler"),
+            may_be_recording=True,
+        )
     if lower.endswith((".nsys-rep", ".qdrep", ".qdstrm")):
         return Description(
             msg("reader.nsight_systems_report", "a report of Nsight Systems, which only its own tools read"),
@@ -334,15 +344,6 @@ def _profiler_text(name: str, head: bytes) -> Description | None:
 def _report(name: str, head: bytes) -> Description | None:
     """Describe reports of runtimes and load generators, which have no events."""
     del name
-    if re.match(rb"layerName;execStatus;layerType;execType;", head):
-        return Description(
-            msg("reader.openvino_counters_as_csv", "a report of OpenVINO's benchmark_app as CSV, which is not read"),
-            msg(
-                "reader.write_openvino_json",
-                "write it as JSON: benchmark_app -report_type detailed_counters -json_stats",
-            ),
-            may_be_recording=True,
-        )
     if re.match(rb"\s*\{", head) and b'"Layers"' in head and (b'"LayerType"' in head or b'"Bindings"' in head):
         return Description(
             msg("reader.tensorrt_layer_information", "layer information of a TensorRT engine, which is not read"),

@@ -1,7 +1,7 @@
 """OpenVINO's performance counters: the duration of each operator in a run, without start times.
 
-There are two forms: a remote run's envelope, `{"openvino": version, "profiling_info": [...], "runtime_graph": [...]}`,
-and `benchmark_detailed_counters_report.json` of benchmark_app, whose times are milliseconds as text.
+The forms are a remote run's envelope, `{"openvino": version, "profiling_info": [...], "runtime_graph": [...]}`, and
+reports of counters of benchmark_app as JSON and as CSV, with times in milliseconds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import Json, capture_meta, json_list, json_objects, load_object
 from visualprof.reader.patterns import pattern
-from visualprof.reader.registry import Format, opens_with
+from visualprof.reader.registry import Format, is_json, opens_with
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
@@ -24,6 +24,8 @@ from visualprof.reader.trace.builder import TraceBuilder
 MAX_TEXT_CHARS = 2000
 MAX_NS = 10**15  # eleven days for one operator
 DEVICE_TYPES = {"GPU": "xpu", "NPU": "npu"}
+_CSV_HEADER = b"layerName;execStatus;layerType;execType;"
+_CSV_COLUMNS = ("name", "status", "node_type", "exec_type", "real_time", "cpu_time")  # with keys of the JSON form
 _PRECISION_SUFFIX = pattern(r"_((?:b?f|[iu])\d{1,2})$", re.IGNORECASE)
 
 
@@ -38,17 +40,26 @@ class Node(msgspec.Struct, frozen=True):
     cpu_ns: int
 
 
+def start(head: bytes) -> bool:
+    """Return whether this is JSON, or the header of a report as CSV."""
+    return is_json(head) or opens_with(head, _CSV_HEADER)
+
+
 def sniff(head: bytes) -> bool:
-    """Return whether this is an object with counters, by the keys of either form."""
-    return opens_with(head, b"{") and (
-        (b'"detailed_performance"' in head and b'"report_type"' in head)
-        or (b'"openvino"' in head and (b'"profiling_info"' in head or b'"runtime_graph"' in head))
-    )
+    """Return whether this is a report as CSV, or an object with counters, by the keys of either form."""
+    has_rows = b'"detailed_performance"' in head and b'"report_type"' in head
+    is_envelope = b'"openvino"' in head and (b'"profiling_info"' in head or b'"runtime_graph"' in head)
+    return opens_with(head, _CSV_HEADER) or (opens_with(head, b"{") and (has_rows or is_envelope))
 
 
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read a file. Operators are placed end to end in order of execution; each run is a step."""
-    document = load_object(source, msg("formats.whole_counters_openvino", "whole counters of OpenVINO"))
+    is_table = opens_with(source.head(), _CSV_HEADER)
+    document = (
+        {"detailed_performance": list(_parse_table(source))}
+        if is_table
+        else load_object(source, msg("formats.whole_counters_openvino", "whole counters of OpenVINO"))
+    )
     graph = {str(entry.get("name", "")): entry for entry in json_objects(document.get("runtime_graph"))}
     runs = [_sort_by_execution(run, graph) for run in _parse_runs(document)]
     nodes = [node for run in runs for node in run]
@@ -70,6 +81,23 @@ def read(source: Source, builder: TraceBuilder) -> None:
         )
     )
     _describe(builder, document)
+
+
+def _parse_table(source: Source) -> Iterator[Json]:
+    """Yield the runs of a report as CSV, with the keys of the JSON form. A header starts a run, a total ends it."""
+    hint = msg("formats.measure_fewer_runs", "measure fewer runs")
+    text = source.read_all(1 << 30, msg("formats.report_of_openvino", "a report of OpenVINO"), hint)
+    nodes: list[Json] = []
+    for line in text.decode("utf-8", "replace").splitlines():
+        values = line.rstrip(";").rsplit(";", len(_CSV_COLUMNS) - 1)
+        if len(values) < len(_CSV_COLUMNS) or values[0] == "Total" or line.startswith(_CSV_HEADER.decode()):
+            if nodes:
+                yield {"nodes": nodes}
+            nodes = []
+            continue
+        nodes.append(dict(zip(_CSV_COLUMNS, values, strict=True)))
+    if nodes:
+        yield {"nodes": nodes}
 
 
 def _parse_runs(document: Json) -> Iterator[list[Node]]:
@@ -171,4 +199,4 @@ def _describe(builder: TraceBuilder, document: Json) -> None:
     )
 
 
-FORMAT = Format("openvino", "OpenVINO", 16, sniff, read)
+FORMAT = Format("openvino", "OpenVINO", 16, sniff, read, start=start)
