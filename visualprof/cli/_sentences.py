@@ -35,7 +35,7 @@ def lever(name: str) -> str:
 
 
 def saving(finding: Finding, stepped: bool) -> str:
-    """Return what a finding saves, or at most; "" if unknown.
+    """Return the saving of a finding, or its upper bound; "" if unknown.
 
     Args:
         stepped: Whether the recording has steps.
@@ -59,13 +59,13 @@ def explanation(answer: FindingsAnswer, row: Finding | RemarkRow, stepped: bool)
 
 
 def fill(text: str, values: Mapping[str, str]) -> str:
-    """Fill `%key%` in a text. A part in square brackets is omitted if one of its values is unknown."""
+    """Fill `%key%` in a text. A part in square brackets is omitted if any of its values is unknown."""
     text = _OPTIONAL.sub(lambda part: part[1] if values.keys() >= set(_FACT.findall(part[1])) else "", text)
     return _FACT.sub(lambda fact: values.get(fact[1], "–"), text)
 
 
 def conclusions(answer: FindingsAnswer) -> Iterator[str]:
-    """Yield what holds for all findings: what they save together, or that there are none."""
+    """Yield sentences about all findings: their joint saving, or that no finding was made."""
     page, together = texts()["overview"], answer.together
     if not answer.findings and _DOUBTS.isdisjoint(remark.id for remark in answer.remarks):
         yield page["no_findings"]

@@ -151,7 +151,7 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
 
 
 def _findings(answer: FindingsAnswer, stepped: bool) -> Iterator[str]:
-    """Yield the findings with the sentences of the web UI, or remarks if there are none."""
+    """Yield the findings with the sentences of the web UI, or remarks if the answer has no findings."""
     yield f"\n#### {texts()['overview']['findings']}\n"
     for remark in answer.remarks if not answer.findings else ():
         yield f"- **{title(remark.id)}**: {_escaped(explanation(answer, remark, stepped))}"

@@ -1,7 +1,7 @@
 """Computation and communication of each device of a process.
 
 A process may drive several devices. Work on one device never hides communication on another, so overlaps are measured
-per device. Where one value stands for the process, it is that of its main device.
+per device. A single value for the process is the value of its main device.
 """
 
 from __future__ import annotations
