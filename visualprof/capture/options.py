@@ -28,6 +28,7 @@ class Options:
 
     Attributes:
         steps: Number of steps; 0 records until `stop`.
+        memory_snapshot: Also write a memory snapshot of the allocator (PyTorch).
         run: Folder in `logdir`, "" for the run of this job.
         framework: Its name, "" for the imported one, or the one of `model`.
         model: As for `add_graph`; None records no graph.
@@ -40,6 +41,7 @@ class Options:
     steps: int = 5
     topics: Topics = Topics.ALL
     memory: bool = True
+    memory_snapshot: bool = False
     shapes: bool = True
     stacks: bool = False
     align_time: bool = True

@@ -8,11 +8,13 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, Literal, ParamSpec, TypeVar
 
 from visualprof.capture import session
 from visualprof.capture.files import warn
-from visualprof.capture.options import Options
+from visualprof.capture.memory_history import MemoryHistory
+from visualprof.capture.options import CaptureError, Options
+from visualprof.capture.recorders import framework_of
 from visualprof.capture.session import Recording
 from visualprof.capture.topics import Topics
 
@@ -29,7 +31,7 @@ def profile(
     repeat: int = 1,
     wait: int = 0,
     topics: Topics = Topics.ALL,
-    memory: bool = True,
+    memory: bool | Literal["snapshot"] = True,
     shapes: bool = True,
     stacks: bool = False,
     align_time: bool = True,
@@ -56,7 +58,8 @@ def profile(
         wait: Further steps that are not recorded before each file.
         repeat: Number of files; 0 for any number.
         topics: Recorded topics, of `visualprof.capture`; an unsupported topic is a warning.
-        memory: Record allocations.
+        memory: Record allocations; "snapshot" also writes a memory snapshot of PyTorch's allocator over all steps, and
+            another when memory runs out.
         shapes: Record input shapes.
         stacks: Record Python stacks.
         align_time: Use dates as times, so that ranks and hosts share one clock; False: times start at 0.
@@ -71,13 +74,16 @@ def profile(
 
     Raises:
         CaptureBusy: On entry, if another recording of this process is not finished.
-        CaptureError: On entry, if the framework is unknown or the folder cannot be written.
+        CaptureError: On entry, if the framework is unknown or the folder cannot be written; or `memory` is unknown.
     """
+    if memory not in (True, False, "snapshot"):
+        raise CaptureError(f"memory={memory!r} is unknown", 'use True, False or "snapshot"')
     options = Options(
         logdir,
         steps=steps,
         topics=topics,
-        memory=memory,
+        memory=bool(memory),
+        memory_snapshot=memory == "snapshot",
         shapes=shapes,
         stacks=stacks,
         align_time=align_time,
@@ -112,9 +118,11 @@ class Profile:
         self._pid = 0
         self._depth = 0
         self._over = False
+        self._history: MemoryHistory | None = None
 
     def __enter__(self) -> Profile:
         self._recording = session.arm(self._options)
+        self._start_history(self._recording)
         self._made, self._step, self._pid, self._over = [], 0, os.getpid(), False
         self._next = self._pause
         if not self._pause:
@@ -125,6 +133,9 @@ class Profile:
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
         recording, self._recording = self._recording, None
+        history, self._history = self._history, None
+        if history is not None and os.getpid() == self._pid:
+            history.stop()
         self._next, self._over = NEVER, True
         if recording is None or os.getpid() != self._pid:
             return
@@ -178,6 +189,16 @@ class Profile:
     def files(self) -> list[Path]:
         """Return the files of finished recordings; wait until they are written."""
         return [path for recording in self._made if (path := recording.wait())]
+
+    def _start_history(self, recording: Recording) -> None:
+        """Start the history of the allocator, if it is requested and possible."""
+        if not self._options.memory_snapshot:
+            return
+        if framework_of(self._options) != "torch":
+            warn("memory snapshots are recorded for PyTorch only")
+            return
+        history = MemoryHistory(recording.folder, recording.worker.name)
+        self._history = history if history.start() else None
 
     def _turn(self) -> None:
         """Start a recording, continue it, or arm the next one."""
