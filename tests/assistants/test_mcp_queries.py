@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import parse_qs, urlsplit
+
 import pytest
 from assistant import Assistant, columns, text_of
 from mcp import Client, MCPError
@@ -21,13 +23,16 @@ def _duckdb() -> None:
 
 
 @needs_duckdb
-def test_a_statement_is_answered_with_units(assistant: Assistant) -> None:
+def test_a_statement_is_answered_with_units_and_a_link_to_its_page(assistant: Assistant) -> None:
     assistant.write("run/trace.json", kineto())
     answer = assistant.ask("query", run="run", sql="SELECT id, name, dur FROM kernel ORDER BY dur DESC LIMIT 2")
     (table,) = [table for table in answer["tables"].values() if "dur" in columns(table)]
     assert columns(table)["name"] == ["kernel2", "kernel1"]
     assert columns(table)["dur"] == [13_500, 8_500]
     assert next(column["unit"] for column in table["columns"] if column["name"] == "dur") == "ns"
+    page = urlsplit(urlsplit(answer["evidence"]["page"]).fragment)
+    assert page.path == "/query"
+    assert parse_qs(page.query)["sql"] == ["SELECT id, name, dur FROM kernel ORDER BY dur DESC LIMIT 2"]
 
 
 @needs_duckdb

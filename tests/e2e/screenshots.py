@@ -35,6 +35,7 @@ PAGES: dict[str, dict[str, Any]] = {
     "distributed": {"run": "pytorch-ddp-cpu"},
     "profile": {"run": "megengine-inference/resnet18_w16"},
     "graph": {"run": "pytorch-cpu/gpt"},
+    "query": {"run": "pytorch-h200/transformer", "stored": "top_kernels"},
     "evaluation": {},
     "agents": {},
     "run": {"job": "sample"},

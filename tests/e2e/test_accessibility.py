@@ -24,6 +24,8 @@ PAGES: list[tuple[str, dict[str, Any]]] = [
     ("graph", {"run": "pytorch-cpu/gpt"}),
     ("idle", {"run": "pytorch-h200/transformer"}),
     ("flame", {"run": "pytorch-cpu/gpt"}),
+    ("query", {"run": "pytorch-h200/transformer"}),
+    ("query", {"run": "pytorch-h200/transformer", "stored": "launches"}),
     ("runs", {}),
     ("run", {}),
     ("evaluation", {}),

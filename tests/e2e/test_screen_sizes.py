@@ -23,6 +23,7 @@ PAGES: list[tuple[str, dict[str, str]]] = [
     ("distributed", {"run": "synthetic-4gpu"}),
     ("profile", {"run": "megengine-inference/resnet18_w16"}),
     ("graph", {"run": "onnxruntime-cpu/tinybert"}),
+    ("query", {**RUN, "stored": "launches"}),
     ("run", {}),
     ("models", {}),
     ("evaluation", {}),

@@ -268,6 +268,7 @@ def _query_tool() -> Tool:
         hidden=("format", "limit"),
         required=("run",),
         scope="query",
+        page="query",
     )
 
 

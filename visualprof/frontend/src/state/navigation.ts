@@ -47,6 +47,7 @@ export const PAGE_LETTERS: Readonly<Record<string, string>> = {
   m: "agents",
   g: "graph",
   h: "runs",
+  q: "query",
 };
 
 /** Return the page of a number key. */
