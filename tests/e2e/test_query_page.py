@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,11 @@ pytest.importorskip("duckdb")
 
 RUN = {"run": "pytorch-h200/transformer"}
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE hash(a.range, b.range) = 1"
+
+
+def recording(tmp_path: Path) -> Path:
+    """Copy a recording into a log directory that the server may change."""
+    return Path(shutil.copytree(SAMPLES / "pytorch-cpu", tmp_path / "runs"))
 
 
 def result(page: Page) -> str:
@@ -116,8 +123,8 @@ def test_tables_and_columns_are_inserted_with_their_definitions(samples: Dashboa
     expect(page.locator("textarea")).to_have_value("SELECT occupancy")
 
 
-def test_a_query_is_saved_opened_and_deleted(visit: Visits, serve: Callable[..., Dashboard]) -> None:
-    server = serve(SAMPLES / "pytorch-cpu")
+def test_a_query_is_saved_opened_and_deleted(visit: Visits, serve: Callable[..., Dashboard], tmp_path: Path) -> None:
+    server = serve(recording(tmp_path))
     page = visit(server, "query", sql="SELECT 1 AS n")
     assert result(page).startswith("1 row")
     page.get_by_role("button", name="Save").click()
@@ -132,8 +139,8 @@ def test_a_query_is_saved_opened_and_deleted(visit: Visits, serve: Callable[...,
     expect(page.get_by_text("No saved queries.")).to_be_visible()
 
 
-def test_a_server_without_queries_has_no_page(visit: Visits, serve: Callable[..., Dashboard]) -> None:
-    server = serve(SAMPLES / "pytorch-cpu", "--no-queries")
+def test_a_server_without_queries_has_no_page(visit: Visits, serve: Callable[..., Dashboard], tmp_path: Path) -> None:
+    server = serve(recording(tmp_path), "--no-queries")
     server.wait_until_ready()
     page = visit(server, "query")
     expect(page).to_have_url(re.compile("#/overview"))
