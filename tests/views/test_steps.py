@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.conftest import Write, answer, rows, trace_of
 from tests.recordings import recording_path
-from visualprof.views.diff.side import SIDE
+from visualprof.views import overview, serving
+from visualprof.views.diff.side import SIDE, StepTimes
+from visualprof.views.measure.steps.windows import STEP_PARTS
 
 Event = dict[str, Any]
 
@@ -273,3 +276,12 @@ def test_public_recordings_of_several_threads_keep_all_runs(file: str, runs: int
     assert overview["dropped_steps"] == []
     assert overview["headline"]["step_most_ns"] == longest_ns
     assert overview["headline"]["steps_per_s"] == pytest.approx(rate)
+
+
+@pytest.mark.parametrize(
+    "table",
+    [overview.StepColumns, overview.AverageStep, overview.DeviceStepColumns, serving.PhaseColumns, StepTimes],
+)
+def test_every_table_of_steps_has_all_parts_in_order(table: type[msgspec.Struct]) -> None:
+    fields = [name.removesuffix("_ns") for name in table.__struct_fields__]
+    assert [name for name in fields if name in STEP_PARTS] == list(STEP_PARTS)
