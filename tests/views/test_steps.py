@@ -11,9 +11,10 @@ import pytest
 
 from tests.conftest import Write, answer, rows, trace_of
 from tests.recordings import recording_path
-from visualprof.views import overview, serving
 from visualprof.views.diff.side import SIDE, StepTimes
 from visualprof.views.measure.steps.windows import STEP_PARTS
+from visualprof.views.overview import AverageStep, DeviceStepColumns, StepColumns
+from visualprof.views.serving import PhaseColumns
 
 Event = dict[str, Any]
 
@@ -278,10 +279,7 @@ def test_public_recordings_of_several_threads_keep_all_runs(file: str, runs: int
     assert overview["headline"]["steps_per_s"] == pytest.approx(rate)
 
 
-@pytest.mark.parametrize(
-    "table",
-    [overview.StepColumns, overview.AverageStep, overview.DeviceStepColumns, serving.PhaseColumns, StepTimes],
-)
+@pytest.mark.parametrize("table", [StepColumns, AverageStep, DeviceStepColumns, PhaseColumns, StepTimes])
 def test_every_table_of_steps_has_all_parts_in_order(table: type[msgspec.Struct]) -> None:
     fields = [name.removesuffix("_ns") for name in table.__struct_fields__]
     assert [name for name in fields if name in STEP_PARTS] == list(STEP_PARTS)
