@@ -11,13 +11,13 @@ import pytest
 
 import visualprof
 from tests.conftest import SAMPLES
-from visualprof.api import OpenedProfile, charts
+from visualprof.api import OpenedProfile, echarts
 from visualprof.errors import NotFound
 
 options = pytest.importorskip("pyecharts.options")
 CNN = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
 pytestmark = pytest.mark.skipif(
-    not any(path.is_file() for path in charts.ECHARTS_FILES), reason="the page is not built: make page"
+    not any(path.is_file() for path in echarts.ECHARTS_FILES), reason="the page is not built: make page"
 )
 
 

@@ -9,18 +9,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from visualprof.api.echarts import FRONTEND
 from visualprof.api.extras import require
-from visualprof.errors import MissingData
 
 if TYPE_CHECKING:
     from visualprof.api.view_chart import ViewChart
-
-FRONTEND = Path(__file__).parents[1] / "frontend"
-# In a wheel, and in a checkout whose web UI is not built.
-ECHARTS_FILES = tuple(FRONTEND / folder / "echarts.min.js" for folder in ("dist", "node_modules/echarts/dist"))
 
 _SCALED = "const u=[%s].find(p=>Math.abs(x)>=p[1])||['%s',1];return +(x/u[1]).toPrecision(4)+' '+u[0];"
 _FORMATTERS = {
@@ -29,19 +24,6 @@ _FORMATTERS = {
     "ratio": "return (x*100).toFixed(1)+' %';",
     "count": "return x.toLocaleString('en');",
 }
-
-
-@cache
-def echarts_script() -> str:
-    """Return the source of ECharts.
-
-    Raises:
-        MissingData: This installation has no web UI.
-    """
-    for path in ECHARTS_FILES:
-        if path.is_file():
-            return path.read_text(encoding="utf-8").replace("</script", "<\\/script")
-    raise MissingData("this installation has no charts", "pip install visualprof")
 
 
 def make_chart(option: Mapping[str, Any], title: str) -> ViewChart:

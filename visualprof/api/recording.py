@@ -207,9 +207,9 @@ class OpenedProfile:
             BadParameter: There is no such page, or the recording has several paths.
             VisualprofError: Neither a server nor a report can be created.
         """
-        from visualprof.notebook import show
+        import visualprof
 
-        show(self._only_path(), height, page=page)
+        visualprof.show(self._only_path(), height, page=page)
 
     def diff(self, view: str = "overview", **parameters: Any) -> ViewResult:
         """Compare the first path with the second, as `visualprof diff` does.

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 from pyecharts.charts.chart import Chart  # pyright: ignore[reportMissingTypeStubs]
 
-from visualprof.api.charts import echarts_script
+from visualprof.api.echarts import echarts_script
 
 HEIGHT_PX = 400
 _PAGE = """<!DOCTYPE html>
