@@ -115,7 +115,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
         shutil.copy(recording, root / name)
     for name in ("before", "after", "trace"):
         shutil.copy(recording, root / f"{name}.json")
-    shutil.copy(FIXTURES / "memory_snapshots" / "train_oom.pickle", root / "snapshot.pickle")
+    for name in ("snapshot", "before", "after"):
+        shutil.copy(FIXTURES / "memory_snapshots" / "train_oom.pickle", root / f"{name}.pickle")
     models.save(models.chain(["conv", "relu"]), root / "model.onnx")
     return root
 

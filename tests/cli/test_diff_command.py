@@ -209,3 +209,12 @@ def test_the_lines_of_the_guide_run(folder: Path) -> None:
         done = subprocess.run(["sh", "-c", line], env=environment, capture_output=True, text=True, check=False)
         assert done.returncode == 3, (line, done.stdout, done.stderr)
         assert "step.total>3%" in done.stderr
+
+
+def test_the_peaks_of_two_memory_snapshots_are_compared(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = ROOT / "tests" / "fixtures" / "memory_snapshots"
+    pair = (str(folder / "train_ring_buffer.pickle.gz"), str(folder / "train_oom.pickle"))
+    status, out, _ = diff(capfd, "--view", "memory", "--fail-on", "memory.peak>2%", pair=pair)
+    assert status == 3
+    assert re.search(r"device 0 +peak_reserved +82\.00 MiB +122\.00 MiB +40\.00 MiB", out)
+    assert diff(capfd, "--view", "memory", "--fail-on", "memory.peak>50%", pair=pair)[0] == 0
