@@ -107,6 +107,8 @@ BY_LINK = {
     "GET snapshot/blocks",
     "GET live",
     "GET live/steps",
+    "GET data/tags",
+    "GET data/scalars",
     "GET report",
     "GET replay",
     "GET replay/script",
@@ -123,6 +125,8 @@ QUERIES = {
     "GET runs/access": "run=RUN",
     "GET links": "run=RUN",
     "GET live/steps": "run=RUN",
+    "GET data/tags": 'runs=["RUN"]',
+    "GET data/scalars": 'runs=["RUN"]&tag=loss',
     "GET cases/result": "run=RUN",
     "GET view/<name>": "run=RUN",
     "GET charts/<name>": "run=RUN",
@@ -349,6 +353,8 @@ def test_its_owner_and_administrators_see_it(asked: Asked) -> None:
         "GET evaluation/point",
         "GET timeline/counter",
         "GET live/steps",
+        "GET data/tags",
+        "GET data/scalars",
     }
     for name in ("ann", "root"):
         browser = asked.team.browser(name)

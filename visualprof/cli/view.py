@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from visualprof.reader.graph import ModelGraph
     from visualprof.reader.logdir.scan import Problem
     from visualprof.reader.results.report import Report
+    from visualprof.reader.run_data.run import RunData
     from visualprof.reader.trace import Trace
     from visualprof.views import RunView, Subject, View
     from visualprof.views.answers.table import Answer
@@ -49,6 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default="",
         metavar="S",
         help="Recording (span) to read, for a worker with several (default: the first).",
+    )
+    parser.add_argument(
+        "--tag", default="", metavar="REGEX", help="Tags of `view scalars`; short for --param tag=REGEX."
     )
     parser.add_argument(
         "--param",
@@ -86,7 +90,7 @@ def run(args: argparse.Namespace) -> int:
         _warnings.print_warnings(warnings, args.strict)
         return 0
     chosen = view(args.view)
-    params = chosen.parse(parameters(args.param))
+    params = chosen.parse(parameters([*args.param, *([f"tag={args.tag}"] if args.tag else [])]))
     if chosen.subject not in ("trace", "run"):
         subject = subject_of(chosen.subject, args.path)
         answer = chosen.answer(subject, params)
@@ -285,13 +289,36 @@ def model_at(path: str) -> ModelGraph:
 
 
 def subject_of(kind: Subject, path: str) -> object:
-    """Return the subject of a view without a trace: a model, or the reports below a folder."""
+    """Return the subject of a view without a trace: a model, the run data or the reports below a folder."""
     if kind == "model":
         return model_at(path)
+    if kind == "data":
+        return run_data_below(path)
     reports = reports_below(path)
     if not reports:
         raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")
     return reports
+
+
+def run_data_below(path: str) -> RunData:
+    """Return the run data in a file, or in a folder and its subfolders, which are lines.
+
+    Raises:
+        NotFound: There is none.
+    """
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
+    from visualprof.reader.run_data.folders import DataFile, is_data_name
+    from visualprof.reader.run_data.run import RunData
+
+    items = walk(roots([path])[0], follow_outside=True)
+    files = sorted(
+        DataFile(item.folder, item.path) for item in items if isinstance(item, LogFile) and is_data_name(item.name)
+    )
+    if not files:
+        raise NotFound(f"there is no event file or VisualDL log in {path}", "log scalars into this folder")
+    data = RunData()
+    data.update(files)
+    return data
 
 
 def reports_below(path: str) -> list[Report]:

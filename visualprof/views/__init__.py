@@ -17,7 +17,7 @@ from visualprof.reader.trace import Trace
 from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 
-Subject = Literal["trace", "run", "model", "reports"]
+Subject = Literal["trace", "run", "model", "reports", "data"]
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Params:
 
 
 class View(msgspec.Struct, frozen=True):
-    """Definition of a view of a trace, a model or reports. `RunView` is a view of all workers of a run.
+    """Definition of a view of a trace, a model, reports or run data. `RunView` is a view of all workers of a run.
 
     Attributes:
         name: Id in addresses, on the command line and in the locales of the web UI.

@@ -255,7 +255,7 @@ class LogDirectory:
                     self._remove_file(name)
                 for entry in self._files.values():
                     self._stop_growing(entry)
-                self._runs.set_extras(collect_extras(local_items))
+                self._runs.set_extras(collect_extras(local_items, self._runs.recorded))
                 self._report_problems([item for item in items if isinstance(item, Problem)])
             return self._clock.monotonic() - began
 

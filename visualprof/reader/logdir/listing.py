@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, insort
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -29,10 +29,12 @@ from visualprof.reader.logdir.scan import (
     walk,
 )
 from visualprof.reader.logdir.summary import Failure, Summary
+from visualprof.reader.run_data.folders import DataFile, group_by_run, is_data_name
 
 # Minimum number of deleted runs that are remembered for `changes`.
 _MIN_REMEMBERED_RUNS = 1000
 
+_MINUTE_NS = 60 * 10**9
 _UNEXAMINED = Verdict("profile")
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
@@ -95,12 +97,14 @@ class RunExtras(msgspec.Struct, frozen=True):
         modified_ns: Modification time of the run's folder.
         live: Path of its `.live` folder, "" without one.
         series: Paths of its step-time files.
+        data: Its files of run data.
     """
 
     root: Root
     modified_ns: int
     live: str = ""
     series: tuple[str, ...] = ()
+    data: tuple[DataFile, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -284,6 +288,11 @@ class RunIndex:
         skipped = self.listing().skipped if self._problems_changed > since else None
         return Changes(self.revision, since, runs, removed, skipped)
 
+    @property
+    def recorded(self) -> set[str]:
+        """Ids of runs with recordings."""
+        return {run for run, spans in self._spans.items() if spans}
+
     def spans(self, run: str) -> list[Span]:
         """Return the spans of a run in order, none if it does not exist."""
         return [span for worker in self._get_run(run).workers for span in worker.spans] if run in self._spans else []
@@ -344,10 +353,20 @@ def run_id(root: Root, path: str) -> str:
     return f"{root.prefix}/{path}" if root.prefix and path != "." else root.prefix or path
 
 
-def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str, RunExtras]:
-    """Return the extras of runs among the results of a walk."""
+def collect_extras(
+    items: Iterable[LogFile | LiveFolder | Problem], recorded: Collection[str] = ()
+) -> dict[str, RunExtras]:
+    """Return the extras of runs among the results of a walk.
+
+    Args:
+        items: The results.
+        recorded: Ids of runs with recordings.
+    """
     extras: dict[str, RunExtras] = {}
+    data: list[LogFile] = []
     for item in items:
+        if isinstance(item, LogFile) and is_data_name(item.name):
+            data.append(item)
         if isinstance(item, LiveFolder):
             run = run_id(item.root, item.folder or ".")
             series = extras[run].series if run in extras else ()
@@ -356,7 +375,22 @@ def collect_extras(items: Iterable[LogFile | LiveFolder | Problem]) -> dict[str,
             run = run_id(item.root, item.folder or ".")
             run_extras = extras.get(run) or RunExtras(item.root, item.version.mtime_ns)
             extras[run] = replace(run_extras, series=(*run_extras.series, item.path))
+    _add_run_data(extras, data, recorded)
     return extras
+
+
+def _add_run_data(extras: dict[str, RunExtras], data: Sequence[LogFile], recorded: Collection[str]) -> None:
+    """Add the files of run data to the extras of their runs."""
+    for root in {file.root for file in data}:
+        files = {file.path: file for file in data if file.root == root}
+        prefix = f"{root.prefix}/" if root.prefix else ""
+        runs = {run.removeprefix(prefix) for run in recorded if run.startswith(prefix)}
+        for folder, group in group_by_run(((file.folder, path) for path, file in files.items()), runs).items():
+            run = run_id(root, folder or ".")
+            # A file that grows changes its run once per minute only.
+            modified_ns = max(files[entry.path].version.mtime_ns for entry in group) // _MINUTE_NS * _MINUTE_NS
+            run_extras = extras.get(run) or RunExtras(root, modified_ns)
+            extras[run] = replace(run_extras, data=tuple(group), modified_ns=max(modified_ns, run_extras.modified_ns))
 
 
 def new_span(file: LogFile, verdict: Verdict = _UNEXAMINED) -> Span:

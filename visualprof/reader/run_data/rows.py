@@ -4,9 +4,17 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import numpy as np
+
 from visualprof.reader.trace.types import Floats, Ids, Ints, Mask
 
 UNKNOWN_NS = -(1 << 63)  # a time that is missing or out of range
+
+
+def unix_seconds(wall_ns: Ints) -> Floats:
+    """Return times as Unix time in seconds, (n,), NaN for unknown times."""
+    whole, rest = np.divmod(wall_ns, 10**9)  # a division of the whole number would lose 0.1 us
+    return np.where(wall_ns == UNKNOWN_NS, np.nan, whole + rest / 1e9)
 
 
 class RestartMark(NamedTuple):

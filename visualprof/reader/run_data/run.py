@@ -112,6 +112,12 @@ class RunData:
             }
             return [summary for tag, line in sorted(names) for summary in self._summary(line, tag)]
 
+    def lines_with(self, tag: str) -> list[str]:
+        """Return the lines with scalars of a tag, sorted."""
+        with self._lock:
+            files = self._files.items()
+            return sorted({entry.line for entry, file in files if tag in file.series and file.series[tag].has_points})
+
     def points(self, line: str, tag: str) -> list[JoinedPoints]:
         """Return the scalars of a tag in a line, one entry per parallel writer."""
         with self._lock:
@@ -131,7 +137,8 @@ class RunData:
             return warnings
 
     def _files_with(self, line: str, tag: str) -> list[EventFile]:
-        return [file for data_file, file in self._files.items() if data_file.line == line and tag in file.series]
+        files = (file for entry, file in self._files.items() if entry.line == line and tag in file.series)
+        return [file for file in files if file.series[tag].has_points]
 
     def _join(self, line: str, tag: str) -> list[JoinedPoints]:
         """Return the joined scalars of a tag, cached."""

@@ -30,7 +30,13 @@ from visualprof.views.answers.kinds import schema_of_column
 
 Json = dict[str, Any]
 
-_SUBJECTS = {"trace": "run", "run": "run", "model": "model", "reports": "reports"}  # parameter that names the subject
+_SUBJECTS = {
+    "trace": "run",
+    "run": "run",
+    "model": "model",
+    "reports": "reports",
+    "data": "run",
+}  # parameter that names the subject
 _SCHEMA_TYPES = {"text": "string", "integer": "integer", "number": "number", "boolean": "boolean", "choice": "string"}
 
 

@@ -102,6 +102,7 @@ class Run(msgspec.Struct, kw_only=True):
         modified_ns: Time of the last change.
         live: Whether processes of the run listen or listened (see `/live`).
         series: Whether the run has step durations (see `/live/steps`).
+        data: Whether the run has run data (see `/data/tags`).
         workers: Processes with recordings, empty before the first recording.
     """
 
@@ -111,6 +112,7 @@ class Run(msgspec.Struct, kw_only=True):
     modified_ns: int
     live: bool
     series: bool
+    data: bool
     workers: list[Worker]
 
 
@@ -258,6 +260,7 @@ def _run_row(run: listing.Run) -> Run:
         modified_ns=run.modified_ns,
         live=bool(extras and extras.live),
         series=bool(extras and extras.series),
+        data=bool(extras and extras.data),
         workers=workers,
     )
 

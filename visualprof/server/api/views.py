@@ -23,6 +23,7 @@ from visualprof.server.api.trace_requests import is_costly, load_or_compute_answ
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Query, Resource, StepRange, get
+from visualprof.server.run_data_store import RunDataStore
 from visualprof.server.services import Services
 from visualprof.views import RunView, Subject, View, all_views, run_view, view
 from visualprof.views.answers.charts import Option
@@ -157,6 +158,7 @@ class Views(Resource):
         self._traces = services.get(SteppedTraces)
         self._models = services.get(Models)
         self._reports = services.get(Reports)
+        self._run_data = services.get(RunDataStore)
         self._results = ResultCache[Answer]()
         self._run_inputs = ResultCache[msgspec.Struct](MAX_RUN_RESULTS)
 
@@ -205,7 +207,7 @@ class Views(Resource):
         if view.subject == "trace":
             return params, self._joined(view, query, params, self._compute_from_trace(view, query, params))
         version, subject = self._subject(view, query, params)
-        if view.subject == "model":  # computed in milliseconds; caching would keep the model in memory
+        if view.subject in ("model", "data"):  # computed in milliseconds; caching would keep the input in memory
             return params, view.answer(subject(), params)
 
         def compute_answer() -> Answer:
@@ -276,6 +278,9 @@ class Views(Resource):
             return (model,), lambda: model
         if isinstance(view, RunView):
             return self._run_subject(view, query, view.part_key_for(params))
+        if view.subject == "data":
+            data, _ = self._run_data.load(_required(query, "run"))
+            return (query.run, data.version), lambda: data
         reports = self._reports.select([_required(query, "reports")])
         return (self._reports.current()[0], *(report.id for report in reports)), lambda: reports
 

@@ -48,6 +48,9 @@ export type CollectivesAnswer = Schemas["CollectivesAnswer"];
 export type HeatmapAnswer = Schemas["HeatmapAnswer"];
 export type RunSummary = Schemas["RunSummary"];
 export type Straggler = Schemas["Straggler"];
+export type TagsAnswer = Schemas["TagsAnswer"];
+export type ScalarLines = Schemas["ScalarLines"];
+export type ScalarLine = Schemas["Line"];
 export type ProfileAnswer = Schemas["ProfileAnswer"];
 
 export type RegistryAnswer = Schemas["RegistryAnswer"];

@@ -35,6 +35,7 @@ const run = (id: string, ...workers: Span[][]): Run => ({
   frameworks: [],
   live: false,
   series: false,
+  data: false,
   modified_ns: 1,
   workers: workers.map((spans, i) => ({ id: `w${i}`, name: `w${i}`, rank: i, spans })),
 });

@@ -5,6 +5,7 @@ import { router } from "../router";
 import { catalogLoaded, findView, isAccountPage, isPageAvailable, profilePages } from "./catalog";
 import { currentUser, linkExpiresNs } from "./current-user";
 import { loaded, runs } from "./runs";
+import { run, span } from "./selection";
 
 export interface NavigationPage {
   id: string;
@@ -15,7 +16,7 @@ export interface NavigationPage {
 }
 
 export interface NavigationGroup {
-  id: "start" | "profile" | "benchmarks" | "other";
+  id: "start" | "training" | "profile" | "benchmarks" | "other";
   pages: readonly NavigationPage[];
 }
 
@@ -66,6 +67,8 @@ const profileIds = computed(() => [
 ]);
 
 function listProfilePages(): NavigationPage[] {
+  const noProfile = runs.value.length > 0 && run.value?.data === true && !run.value.live && !span.value;
+  if (noProfile) return profileIds.value.includes("graph") ? [plain("graph")] : [];
   const shown = profileIds.value.filter((id) =>
     loaded.value && runs.value.length === 0 ? id === "overview" || id === "graph" : isPageAvailable(id),
   );
@@ -77,6 +80,13 @@ function listProfilePages(): NavigationPage[] {
 
 /** Whether there is a list to choose from. A report and a link show a single run. */
 export const hasRunList = computed(() => runs.value.length > 1 && !offlineReport && linkExpiresNs.value === null);
+
+/** The pages of run data. A report has none. */
+const TRAINING_PAGES = ["scalars"] as const;
+
+function listTrainingPages(): NavigationPage[] {
+  return run.value?.data && !offlineReport ? TRAINING_PAGES.map(plain) : [];
+}
 
 /** Viewers of a single run cannot create runs. */
 function listOtherPages(): NavigationGroup[] {
@@ -95,6 +105,7 @@ export const navigation = computed<NavigationGroup[]>(() =>
   catalogLoaded.value
     ? [
         { id: "start" as const, pages: hasRunList.value ? [plain("runs")] : [] },
+        { id: "training" as const, pages: listTrainingPages() },
         { id: "profile" as const, pages: listProfilePages() },
         ...listOtherPages(),
       ].filter((group) => group.pages.length > 0)
@@ -107,6 +118,7 @@ export function isPage(id: string): boolean {
     isAccountPage(id) ||
     (id === "runs" && hasRunList.value) ||
     profileIds.value.includes(id) ||
+    TRAINING_PAGES.some((page) => page === id) ||
     listOtherPages().some((group) => group.pages.some((page) => page.id === id))
   );
 }

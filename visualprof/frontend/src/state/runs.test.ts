@@ -4,7 +4,16 @@ import { router } from "../router";
 import { startPolling, mergeChanges } from "./runs";
 
 function run(id: string, modifiedNs = 1): Run {
-  return { id, name: id, frameworks: [], modified_ns: modifiedNs, live: false, series: false, workers: [] };
+  return {
+    id,
+    name: id,
+    frameworks: [],
+    modified_ns: modifiedNs,
+    live: false,
+    series: false,
+    data: false,
+    workers: [],
+  };
 }
 
 const unreadable = { file: "notes.json", error: "no profile", hint: null };

@@ -32,6 +32,7 @@ function run(id: string, modifiedNs: number, spans: Span[]): Run {
     modified_ns: modifiedNs,
     live: false,
     series: false,
+    data: false,
     workers: [{ id: "w0", name: "w0", rank: 0, spans }],
   };
 }

@@ -28,6 +28,7 @@ function run(...workers: [id: string, views: string[]][]): Run {
     modified_ns: 0,
     live: false,
     series: false,
+    data: false,
     workers: workers.map(([id, views]) => ({ id, name: id, rank: null, spans: [span(views)] })),
   };
 }

@@ -1,0 +1,110 @@
+"""Run data over HTTP: the runs that have it, their tags, and the lines of a tag."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sites import Site, kineto
+
+SAMPLES = Path(__file__).parents[1] / "fixtures" / "run_data"
+
+
+@pytest.fixture
+def logs(site: Site) -> Site:
+    """A log directory with run data: alone, and next to a recording."""
+    shutil.copytree(SAMPLES / "tensorboard" / "restart", site.folder / "restart")
+    shutil.copytree(SAMPLES / "tensorboard" / "torch", site.folder / "torch")
+    shutil.copytree(SAMPLES / "visualdl" / "odd", site.folder / "odd")
+    site.write("recorded/trace.json", kineto())
+    shutil.copytree(SAMPLES / "tensorboard" / "tf2" / "train", site.folder / "recorded" / "train")
+    site.logdir.rescan()
+    site.logdir.rescan()  # now the runs with recordings are known
+    return site
+
+
+def ask(site: Site, path: str, runs: list[str], **query: Any) -> Any:
+    return site.client.get(f"/api/v1/data/{path}", query_string={"runs": json.dumps(runs), **query})
+
+
+def test_runs_with_event_files_only_are_listed(logs: Site) -> None:
+    runs = {run["id"]: run for run in logs.client.get("/api/v1/runs").get_json()["runs"]}
+    assert {name for name, run in runs.items() if run["data"]} == {"restart", "torch", "odd", "recorded"}
+    assert runs["torch"]["workers"] == []
+    assert len(runs["recorded"]["workers"]) == 1
+
+
+def test_tags_of_several_runs(logs: Site) -> None:
+    body = ask(logs, "tags", ["restart", "recorded", "torch"]).get_json()
+    columns = body["columns"]
+    rows = list(zip(columns["run"], columns["line"], columns["tag"], columns["points"], strict=True))
+    assert ("restart", ".", "x", 12) in rows
+    assert ("recorded", "train", "loss", 5) in rows
+    assert ("torch", "both_sin", "both", 20) in rows
+    assert (body["complete"], body["warnings"]) == (True, [])
+    assert columns["superseded"][rows.index(("restart", ".", "x", 12))] == 4
+    assert columns["description"][rows.index(("recorded", "train", "loss", 5))] == "the loss"
+
+
+def test_lines_of_a_tag(logs: Site) -> None:
+    (line,) = ask(logs, "scalars", ["restart"], tag="x").get_json()["lines"]
+    assert line["x"] == list(range(12))
+    assert line["last"] == line["smoothed"] == [0, 1, 2, 3, 4, 5, 106, 107, 108, 109, 110, 111]
+    assert (line["superseded_x"], line["superseded"]) == ([6, 7, 8, 9], [6, 7, 8, 9])
+    (relative,) = ask(logs, "scalars", ["restart"], tag="x", x="relative").get_json()["lines"]
+    assert relative["x"][:3] == [0, 0.25, 0.5]
+    (wide,) = ask(logs, "scalars", ["restart"], tag="x", buckets=2, first=2, last=9, smooth=0.6).get_json()["lines"]
+    assert sum(wide["points"]) == 10
+    assert (min(wide["min"]), max(wide["max"])) == (1, 110)
+    assert ask(logs, "scalars", ["restart"], tag="nothing").get_json()["lines"] == []
+
+
+def test_values_that_are_not_finite_are_null_with_marks(logs: Site) -> None:
+    (line,) = ask(logs, "scalars", ["odd"], tag="x").get_json()["lines"]
+    assert line["last"] == [1, None, None, 3.5, 4, 5, 10]
+    assert line["marks"] == {"x": [1, 2], "value": ["nan", "inf"]}
+
+
+def test_csv_has_every_point(logs: Site) -> None:
+    answer = ask(logs, "scalars", ["restart"], tag="x", format="csv")
+    lines = answer.get_data(as_text=True).lstrip("\ufeff").splitlines()
+    assert lines[:2] == [
+        "run,line,tag,step,wall_time_s,value,superseded",
+        '"restart",".","x",0,1800000000.000000,0.0,false',
+    ]
+    assert len(lines) == 17
+    assert sum(line.endswith(",true") for line in lines) == 4
+
+
+def test_the_view_of_a_run_is_its_scalars(logs: Site) -> None:
+    body = logs.client.get("/api/v1/view/scalars?run=torch&tag=accuracy").get_json()
+    assert (body["columns"]["run"], body["columns"]["value"]) == (["trial"], [0.75])
+
+
+def test_new_points_appear_without_a_scan(logs: Site) -> None:
+    path = next((logs.folder / "restart").glob("*800000100*"))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-20])
+    before = ask(logs, "tags", ["restart"]).get_json()
+    path.write_bytes(whole)
+    after = ask(logs, "tags", ["restart"]).get_json()
+    assert (before["columns"]["points"], after["columns"]["points"]) == ([11], [12])
+    assert before["version"] != after["version"]
+
+
+@pytest.mark.parametrize(
+    ("runs", "status", "error"),
+    [
+        ('["none"]', 404, "there is no run called 'none'"),
+        ('["run"]', 409, "the run 'run' has no run data"),
+        ("run", 400, "runs must be a JSON list of 1 to 100 ids"),
+        ("[]", 400, "runs must be a JSON list of 1 to 100 ids"),
+        (json.dumps(["r"] * 101), 400, "runs must be a JSON list of 1 to 100 ids"),
+    ],
+)
+def test_errors_name_the_cause(logs: Site, runs: str, status: int, error: str) -> None:
+    answer = logs.client.get("/api/v1/data/tags", query_string={"runs": runs})
+    assert (answer.status_code, answer.get_json()["error"]) == (status, error)

@@ -1,0 +1,289 @@
+"""Run data: the tags of runs, and the points of a tag for a chart or as CSV."""
+
+from __future__ import annotations
+
+import io
+import math
+from typing import Annotated, Literal
+
+import msgspec
+import numpy as np
+from flask import Response
+from msgspec import Meta
+
+from visualprof.errors import BadParameter
+from visualprof.messages import msg
+from visualprof.reader.run_data.event_file import Points
+from visualprof.reader.run_data.join import JoinedPoints
+from visualprof.reader.run_data.rows import unix_seconds
+from visualprof.reader.run_data.run import RunData
+from visualprof.reader.trace import Floats
+from visualprof.server.responses import csv_response
+from visualprof.server.routes import Query, Resource, get
+from visualprof.server.run_data_store import BUDGET_S, RunDataStore
+from visualprof.server.services import Services
+from visualprof.views.answers.kinds import CountColumn, NameColumn, TextColumn
+from visualprof.views.measure.run_data.buckets import Axis, Buckets, axis_values, earliest_ns, make_buckets
+from visualprof.views.measure.run_data.smoothing import MAX_SMOOTHING, smooth
+from visualprof.views.scalars import line_name
+
+MAX_RUNS = 100
+_MAX_MARKS = 200
+_MAX_CSV_POINTS = 5_000_000
+_ERRORS = {
+    400: "a parameter has a wrong name or value",
+    404: "there is no such run",
+    409: "the run has no run data",
+}
+RunIds = Annotated[str, Meta(description="ids of at most 100 runs as a JSON list", max_length=100_000)]
+
+
+class TagsQuery(Query):
+    """The runs of the tags."""
+
+    runs: RunIds
+
+
+class ScalarsQuery(TagsQuery, kw_only=True):
+    """The tag, the axis and the window of a chart."""
+
+    tag: Annotated[str, Meta(description="name of a tag", max_length=1024)]
+    x: Annotated[Axis, Meta(description="horizontal axis")] = "step"
+    first: Annotated[float, Meta(description="start of the window; the start of the line when absent")] | None = None
+    last: Annotated[float, Meta(description="end of the window; the end of the line when absent")] | None = None
+    buckets: Annotated[int, Meta(ge=2, le=5000, description="maximum number of buckets per line")] = 500
+    smooth: Annotated[float, Meta(ge=0, le=MAX_SMOOTHING, description="weight of TensorBoard's moving average")] = 0.0
+    format: Annotated[Literal["json", "csv"], Meta(description="csv: every point, ignoring axis and window")] = "json"
+
+
+class TagColumns(msgspec.Struct):
+    """Tags with scalars, a row per line.
+
+    Attributes:
+        run: Id of the run.
+        line: Name of the line within the run, "." for the run's own folder.
+        tag: The tag.
+        display_name: Name to show, or null.
+        description: Description in Markdown, or null.
+        points: Number of points.
+        superseded: Number of points that a restart replaced.
+        first_step: First step.
+        last_step: Last step.
+        last: Value at the last step, or null if it is not finite.
+        min: Smallest finite value, or null without one.
+        max: Largest finite value, or null without one.
+    """
+
+    run: NameColumn
+    line: NameColumn
+    tag: NameColumn
+    display_name: TextColumn
+    description: TextColumn
+    points: CountColumn
+    superseded: CountColumn
+    first_step: CountColumn
+    last_step: CountColumn
+    last: CountColumn
+    min: CountColumn
+    max: CountColumn
+
+
+class TagsAnswer(msgspec.Struct):
+    """The tags of runs.
+
+    Attributes:
+        version: Changes with the data.
+        complete: Whether all files were read; if not, ask again.
+        columns: The tags.
+        warnings: Skipped parts of the files.
+    """
+
+    version: str
+    complete: bool
+    columns: TagColumns
+    warnings: list[str]
+
+
+class Marks(msgspec.Struct):
+    """Points that are not finite.
+
+    Attributes:
+        x: Positions.
+        value: `nan`, `inf` or `-inf`.
+    """
+
+    x: list[float | None]
+    value: list[str]
+
+
+class Line(msgspec.Struct):
+    """The points of a tag in a line, in buckets.
+
+    Attributes:
+        run: Id of the run.
+        line: Name of the line within the run.
+        x: Position of the last point of each bucket.
+        step: Step of the last point.
+        min: Smallest value, or null if no value is finite.
+        max: Largest value, or null if no value is finite.
+        last: Value of the last point, or null if it is not finite.
+        smoothed: Smoothed value of the last point, or null if it is not finite.
+        points: Number of points in each bucket.
+        marks: Points that are not finite.
+        superseded_x: Positions of points that a restart replaced.
+        superseded: Their values, or null if they are not finite.
+    """
+
+    run: str
+    line: str
+    x: CountColumn
+    step: CountColumn
+    min: CountColumn
+    max: CountColumn
+    last: CountColumn
+    smoothed: CountColumn
+    points: CountColumn
+    marks: Marks
+    superseded_x: CountColumn
+    superseded: CountColumn
+
+
+class ScalarLines(msgspec.Struct):
+    """The lines of a tag.
+
+    Attributes:
+        tag: The tag.
+        complete: Whether all files were read; if not, ask again.
+        lines: The lines.
+    """
+
+    tag: str
+    complete: bool
+    lines: list[Line]
+
+
+class RunDataRoutes(Resource):
+    """The routes for run data."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._store = services.get(RunDataStore)
+
+    @get("/data/tags", errors=_ERRORS, needs="link")
+    def tags(self, query: TagsQuery) -> TagsAnswer:
+        """List the tags of runs with their latest values."""
+        runs, is_complete = self._load(query.runs)
+        rows = [(run, row) for run, data in runs.items() for row in data.scalar_tags()]
+        columns = TagColumns(
+            run=[run for run, _ in rows],
+            line=[line_name(row.line, row.writer) for _, row in rows],
+            tag=[row.tag for _, row in rows],
+            display_name=[row.display_name or None for _, row in rows],
+            description=[row.description or None for _, row in rows],
+            points=[row.points for _, row in rows],
+            superseded=[row.superseded for _, row in rows],
+            first_step=[row.first_step for _, row in rows],
+            last_step=[row.last_step for _, row in rows],
+            last=[row.last for _, row in rows],
+            min=[row.min for _, row in rows],
+            max=[row.max for _, row in rows],
+        )
+        version = str(hash(tuple((run, data.version) for run, data in runs.items())))
+        return TagsAnswer(version, is_complete, columns, [text for data in runs.values() for text in data.warnings()])
+
+    @get("/data/scalars", media=("application/json", "text/csv"), errors=_ERRORS, needs="link")
+    def scalars(self, query: ScalarsQuery) -> ScalarLines | Response:
+        """Return the points of a tag in several runs."""
+        runs, is_complete = self._load(query.runs)
+        lines = [
+            (run, line_name(line, part.file if len(parts) > 1 else ""), part)
+            for run, data in runs.items()
+            for line in data.lines_with(query.tag)
+            for parts in [data.points(line, query.tag)]
+            for part in parts
+        ]
+        if query.format == "csv":
+            return csv_response(_csv(query.tag, lines), f"scalars_{query.tag}")
+        return ScalarLines(query.tag, is_complete, [_line(run, name, part, query) for run, name, part in lines])
+
+    def _load(self, ids: str) -> tuple[dict[str, RunData], bool]:
+        """Return the run data of the requested runs, and whether all of it was read.
+
+        Raises:
+            BadParameter: The ids are not a JSON list of at most `MAX_RUNS` texts.
+        """
+        try:
+            run_ids = msgspec.json.decode(ids, type=Annotated[list[str], Meta(min_length=1, max_length=MAX_RUNS)])
+        except msgspec.MsgspecError as error:
+            problem = msg("server.runs_no_json_list", f"runs must be a JSON list of 1 to {MAX_RUNS} ids")
+            raise BadParameter(
+                problem, msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
+            ) from error
+        loaded = {run: self._store.load(run, BUDGET_S / len(run_ids)) for run in run_ids}
+        return {run: data for run, (data, _) in loaded.items()}, all(done for _, done in loaded.values())
+
+
+def _line(run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Line:
+    points, origin = joined.points, earliest_ns(joined.points)
+    x = axis_values(points, query.x, origin)
+    window = query.first, query.last
+    buckets = make_buckets(x, points, smooth(points.value, query.smooth), query.buckets, window)
+    old = _superseded(joined.superseded, query, origin)
+    marked = np.flatnonzero(~np.isfinite(points.value))[:_MAX_MARKS]
+    marks = Marks([_or_none(at) for at in x[marked].tolist()], [str(value) for value in points.value[marked].tolist()])
+    return Line(
+        run=run,
+        line=name,
+        x=buckets.x,
+        step=buckets.step,
+        min=buckets.min,
+        max=buckets.max,
+        last=_finite(buckets.last),
+        smoothed=_finite(buckets.smoothed),
+        points=buckets.points,
+        marks=marks,
+        superseded_x=old.x,
+        superseded=_finite(old.last),
+    )
+
+
+def _superseded(points: Points, query: ScalarsQuery, origin: int) -> Buckets:
+    x = axis_values(points, query.x, origin)
+    return make_buckets(x, points, points.value.astype(np.float64), query.buckets, (query.first, query.last))
+
+
+def _finite(values: Floats) -> Floats:
+    return np.where(np.isfinite(values), values, np.nan)
+
+
+def _or_none(number: float) -> float | None:
+    return number if np.isfinite(number) else None
+
+
+def _csv(tag: str, lines: list[tuple[str, str, JoinedPoints]]) -> str:
+    """Return every point of a tag as CSV.
+
+    Raises:
+        BadParameter: There are too many points.
+    """
+    if sum(len(part.points.step) for _, _, part in lines) > _MAX_CSV_POINTS:
+        raise BadParameter(
+            msg("views.too_many_points", f"these are more than {_MAX_CSV_POINTS:,} points"),
+            msg("server.select_fewer_runs", "select fewer runs"),
+        )
+    out = io.StringIO()
+    out.write("run,line,tag,step,wall_time_s,value,superseded\n")
+    for run, name, part in lines:
+        prefix = ",".join(_quoted(text) for text in (run, name, tag))
+        for points, flag in ((part.points, "false"), (part.superseded, "true")):
+            seconds = unix_seconds(points.wall_ns).tolist()
+            for step, wall_s, value in zip(points.step.tolist(), seconds, points.value.tolist(), strict=True):
+                wall = "" if math.isnan(wall_s) else f"{wall_s:.6f}"
+                out.write(f"{prefix},{step},{wall},{value!r},{flag}\n")
+    return out.getvalue()
+
+
+def _quoted(text: str) -> str:
+    """Return a text as a CSV field that a spreadsheet does not take for a formula."""
+    safe = f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
+    return '"' + safe.replace('"', '""') + '"'

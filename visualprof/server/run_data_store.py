@@ -1,0 +1,62 @@
+"""The run data that the server has read, per run, limited in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+
+from visualprof.errors import MissingData, NotFound
+from visualprof.messages import msg
+from visualprof.reader.logdir.listing import Run
+from visualprof.reader.run_data.run import RunData
+from visualprof.server.services import Services
+
+MAX_MEMORY_BYTES = 1 << 30
+BUDGET_S = 1.0  # a request reads for this long; the next one continues
+
+
+class RunDataStore:
+    """Reads the run data of runs and follows their files."""
+
+    def __init__(self, services: Services) -> None:
+        self._visible = services.visible
+        self._runs: OrderedDict[str, RunData] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def load(self, run_id: str, budget_s: float = BUDGET_S) -> tuple[RunData, bool]:
+        """Return the run data of a run that the current user may see, and whether all of it was read.
+
+        Raises:
+            NotFound: There is no such run.
+            MissingData: The run has no run data.
+        """
+        run = self._find(run_id)
+        files = run.extras.data if run.extras else ()
+        if not files:
+            raise MissingData(
+                msg("server.no_run_data", f"the run {run_id!r} has no run data"),
+                msg("views.log_scalars", "log some with `visualprof.capture.LogWriter`, TensorBoard or VisualDL"),
+            )
+        with self._lock:
+            data = self._runs.setdefault(run_id, RunData())
+            self._runs.move_to_end(run_id)
+        is_complete = data.update(files, budget_s)
+        self._limit_memory()
+        return data, is_complete
+
+    def _find(self, run_id: str) -> Run:
+        run = next((run for run in self._visible.listing().runs if run.id == run_id), None)
+        if run is None:
+            raise NotFound(msg("server.there_no_run_called", f"there is no run called {run_id[:200]!r}"))
+        return run
+
+    def _limit_memory(self) -> None:
+        """Forget the runs that were not requested for the longest time."""
+        with self._lock:
+            used = {run: data.memory_bytes for run, data in self._runs.items()}
+            total = sum(used.values())
+            for run in list(self._runs)[:-1]:
+                if total <= MAX_MEMORY_BYTES:
+                    break
+                total -= used[run]
+                del self._runs[run]

@@ -1,0 +1,1 @@
+"""Computations on run data: smoothing and downsampling of scalars."""
