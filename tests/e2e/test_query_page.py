@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.e2e.locators import address, raw_keys
 
 pytest.importorskip("duckdb")
 
-RUN = {"run": "pytorch-h200/transformer"}
+RUN: dict[str, Any] = {"run": "pytorch-h200/transformer"}
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE hash(a.range, b.range) = 1"
 
 
