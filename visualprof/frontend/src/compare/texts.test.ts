@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { ALL_TEXTS, setLanguage } from "../locales";
-import { causeText, judgeStep } from "./texts";
+import { causeText, judgeStep, rowWording } from "./texts";
 
 beforeAll(() => setLanguage("en", ALL_TEXTS));
 
@@ -34,6 +34,11 @@ const step = {
 };
 
 describe("the texts of a comparison", () => {
+  it("name a row without an operator by its part of the step", () => {
+    expect(rowWording("name", "dataloader")).toBe("Data loading");
+    expect(rowWording("name", "aten::add")).toBe("aten::add");
+  });
+
   it("name a cause with its share before and after, its interval and its certainty", () => {
     const text = causeText(cause);
     expect(text).toMatch(/36\.0\s% → 0\.[12]\s%/);

@@ -72,5 +72,5 @@ export function rowWording(column: string, value: string, families = false): str
   if (column === "status") return textOr(`compare.status.${value}`, value);
   if (column === "what") return textOr(`compare.what.${value}`, value);
   if (column === "name" && value === "host") return t("memory.host");
-  return column === "part" ? vocabularyText(value) : value;
+  return column === "part" || column === "name" ? vocabularyText(value) : value;
 }
