@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,6 +18,7 @@ from visualprof.reader.trace import Floats
 from visualprof.views import view
 from visualprof.views.measure.run_data.buckets import axis_values, earliest_ns, make_buckets
 from visualprof.views.measure.run_data.smoothing import smooth
+from visualprof.views.scalars import compute
 
 SAMPLES = Path(__file__).parents[1] / "fixtures" / "run_data" / "tensorboard"
 
@@ -95,7 +97,7 @@ def open_sample(name: str) -> RunData:
 
 def test_rows_are_sorted_by_tag_and_step() -> None:
     scalars = view("scalars")
-    columns = scalars.answer(open_sample("restart"), scalars.parse({})).columns
+    columns: Any = compute(open_sample("restart"), scalars.parse({})).columns
     assert list(columns.tag) == ["x"] * 12
     assert list(columns.run) == ["."] * 12
     assert columns.step.tolist() == list(range(12))
@@ -105,8 +107,8 @@ def test_rows_are_sorted_by_tag_and_step() -> None:
 
 def test_tags_are_selected_by_a_regular_expression() -> None:
     scalars, data = view("scalars"), open_sample("torch")
-    answer = scalars.answer(data, scalars.parse({"tag": "^new/(double|float)$"}))
-    assert set(answer.columns.tag) == {"new/double", "new/float"}
+    columns: Any = compute(data, scalars.parse({"tag": "^new/(double|float)$"})).columns
+    assert set(columns.tag) == {"new/double", "new/float"}
     with pytest.raises(MissingData, match="no scalars of such a tag"):
         scalars.answer(data, scalars.parse({"tag": "nothing"}))
     for pattern in ("(", "x" * 300):

@@ -39,9 +39,9 @@ def _recursion(values: Floats, weight: float) -> Floats:
     padded.flat[: len(values)] = values
     distance = np.subtract.outer(np.arange(_BLOCK), np.arange(_BLOCK))
     weights = np.where(distance >= 0, np.power(weight, np.maximum(distance, 0)), 0.0) * (1 - weight)
-    result = padded @ weights.T
+    result: Floats = np.matmul(padded, weights.T)
     carry, decay = 0.0, np.power(weight, np.arange(1, _BLOCK + 1))
-    for block in result:
-        block += carry * decay
-        carry = float(block[-1])
+    for row in range(len(result)):
+        result[row] += carry * decay
+        carry = float(result[row, -1])
     return result.ravel()[: len(values)]
