@@ -101,12 +101,12 @@ def compute(data: RunData, params: ScalarsParams) -> ScalarsAnswer:
     parts = [
         next(part for part in data.points(row.line, row.tag) if row.writer in ("", part.file)).points for row in rows
     ]
-    which = np.repeat(np.arange(len(rows)), [len(part.step) for part in parts])
+    tag_rows = np.repeat(np.arange(len(rows)), [len(part.step) for part in parts])
     wall_ns = np.concatenate([part.wall_ns for part in parts])
     return ScalarsAnswer(
         columns=ScalarsColumns(
-            tag=LazyTextColumn(which, lambda i: rows[i].tag),
-            run=LazyTextColumn(which, lambda i: line_name(rows[i].line, rows[i].writer)),
+            tag=LazyTextColumn(tag_rows, lambda i: rows[i].tag),
+            run=LazyTextColumn(tag_rows, lambda i: line_name(rows[i].line, rows[i].writer)),
             step=np.concatenate([part.step for part in parts]),
             wall_time_s=unix_seconds(wall_ns),
             value=np.concatenate([part.value.astype(np.float64) for part in parts]),
