@@ -37,7 +37,7 @@ def _recursion(values: Floats, weight: float) -> Floats:
     """
     padded = np.zeros((-(-len(values) // _BLOCK), _BLOCK))
     padded.flat[: len(values)] = values
-    distance = np.subtract.outer(np.arange(_BLOCK), np.arange(_BLOCK))
+    distance = np.arange(_BLOCK)[:, None] - np.arange(_BLOCK)
     weights: Floats = np.where(distance >= 0, np.power(weight, np.maximum(distance, 0)), 0.0) * (1 - weight)
     result: Floats = np.matmul(padded, weights.T)
     carry, decay = 0.0, np.power(weight, np.arange(1, _BLOCK + 1))
