@@ -38,8 +38,10 @@ def _recursion(values: Floats, weight: float) -> Floats:
     padded = np.zeros((-(-len(values) // _BLOCK), _BLOCK))
     padded.flat[: len(values)] = values
     distance = np.arange(_BLOCK)[:, None] - np.arange(_BLOCK)
-    weights: Floats = np.where(distance >= 0, np.power(weight, np.maximum(distance, 0)), 0.0) * (1 - weight)
-    result: Floats = np.matmul(padded, weights.T)
+    decay_at: Floats = np.array([weight**i for i in range(_BLOCK)])
+    weights: Floats = np.zeros((_BLOCK, _BLOCK))
+    weights[distance >= 0] = (1 - weight) * decay_at[distance[distance >= 0]]
+    result: Floats = np.einsum("ij,kj->ik", padded, weights)
     carry, decay = 0.0, np.power(weight, np.arange(1, _BLOCK + 1))
     for row in range(len(result)):
         result[row] += carry * decay
