@@ -32,7 +32,7 @@ class Recorder(Shape):
         config: dict[str, Any] = {} if options.with_memory else {"profile_all_threads": True}
         if self._cuda and options.topics & Topics.SYNC:
             config["enable_cuda_sync_events"] = True
-        self._profiler: Any = _PROFILER.profile(
+        self.profiler: Any = _PROFILER.profile(
             activities=activities,
             record_shapes=options.shapes,
             profile_memory=options.with_memory,
@@ -49,7 +49,7 @@ class Recorder(Shape):
 
     def start(self) -> None:
         """Start recording."""
-        self._profiler.start()
+        self.profiler.start()
 
     def mark(self, step: int) -> None:
         """Open torch's own step annotation."""
@@ -61,7 +61,7 @@ class Recorder(Shape):
     def stop(self, whole: bool) -> tuple[bytes, bytes] | None:
         """End the recording; a step that was only started is renamed in the file, as torch cannot remove it."""
         self._end()
-        self._profiler.stop()
+        self.profiler.stop()
         return None if whole or not self._name else (f'"{self._name}"'.encode(), _other(self._name))
 
     def facts(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class Recorder(Shape):
 
     def dump(self, path: Path) -> None:
         """Write Kineto's JSON."""
-        self._profiler.export_chrome_trace(str(path))
+        self.profiler.export_chrome_trace(str(path))
 
     def _end(self) -> None:
         if self._mark is not None:

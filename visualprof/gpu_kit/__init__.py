@@ -1,0 +1,81 @@
+"""Proof that visualprof works with the accelerator of a machine: independent parts, each held against an oracle.
+
+A part records or measures something with the product, and the same thing without it: the oracle. `read` computes the
+product's values from the files alone, so that a recorded part can be checked again on a machine without a GPU.
+A new part is one new file in `visualprof/gpu_kit/parts`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, cast
+
+import msgspec
+
+from visualprof.errors import VisualprofError
+
+if TYPE_CHECKING:
+    from visualprof.gpu_kit.accelerator import Accelerator
+
+DEFAULT_TOLERANCE = 0.001  # relative
+
+
+class Skip(VisualprofError):
+    """The part cannot run here; the text says why."""
+
+
+class Oracle(msgspec.Struct, kw_only=True):
+    """Values that a part found without the product.
+
+    Attributes:
+        values: The values, by what they measure, with the unit in the name: `step time, ms`.
+        figures: Values without an oracle, which the report shows: overheads, speeds.
+        files: Recorded files, relative to the folder of the part.
+    """
+
+    values: dict[str, float]
+    figures: dict[str, float] = {}
+    files: list[str] = []
+
+
+class Part(Protocol):
+    """A part: a module in `visualprof/gpu_kit/parts`.
+
+    Attributes:
+        TITLE: What the part proves, as a short phrase.
+        BUDGET_S: Time after which the part is stopped.
+        NEEDS: Python packages that it needs.
+        TOLERANCES: Relative tolerance by the beginning of a value's name; `DEFAULT_TOLERANCE` for the others.
+    """
+
+    TITLE: str
+    BUDGET_S: float
+    NEEDS: tuple[str, ...]
+    TOLERANCES: Mapping[str, float]
+
+    def record(self, accelerator: Accelerator, folder: Path) -> Oracle:
+        """Run on the accelerator: write files into the folder and return the oracle's values.
+
+        Raises:
+            Skip: The part cannot run here.
+        """
+        ...
+
+    def read(self, folder: Path, oracle: Oracle) -> dict[str, float]:
+        """Return the product's values from the files, under the names of the oracle's."""
+        ...
+
+
+def part_names() -> list[str]:
+    """Return the names of all parts in the order in which they run."""
+    from visualprof.gpu_kit import parts
+
+    return sorted(module.name for module in pkgutil.iter_modules(parts.__path__))
+
+
+def part(name: str) -> Part:
+    """Return a part by its name."""
+    return cast("Part", importlib.import_module(f"visualprof.gpu_kit.parts.{name}"))

@@ -1,0 +1,48 @@
+"""Small training programs that the parts record."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from visualprof.gpu_kit.accelerator import Accelerator
+
+Step = Callable[[], object]
+IMAGE_SIZE, SEQUENCE, WIDTH = 32, 64, 128
+
+
+def cnn(accelerator: Accelerator, batch: int = 32, **optimizer_options: Any) -> tuple[Any, Step]:
+    """Return a small convolutional network and its training step."""
+    nn = accelerator.torch.nn
+    blocks: list[Any] = []
+    for width in (3, 32, 32):
+        blocks += [nn.Conv2d(width, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU()]
+    model = nn.Sequential(*blocks, nn.AdaptiveAvgPool2d(4), nn.Flatten(), nn.Linear(512, 10)).to(accelerator.kind)
+    images = accelerator.torch.rand(batch, 3, IMAGE_SIZE, IMAGE_SIZE, device=accelerator.kind)
+    return model, training_step(accelerator, model, images, **optimizer_options)
+
+
+def transformer(accelerator: Accelerator, batch: int = 16, autocast: bool = False) -> tuple[Any, Step]:
+    """Return a transformer encoder and its training step."""
+    nn = accelerator.torch.nn
+    layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=0.0)
+    model = nn.Sequential(nn.TransformerEncoder(layer, 4), nn.Linear(WIDTH, 10)).to(accelerator.kind)
+    tokens = accelerator.torch.rand(batch, SEQUENCE, WIDTH, device=accelerator.kind)
+    return model, training_step(accelerator, model, tokens, autocast=autocast)
+
+
+def training_step(
+    accelerator: Accelerator, model: Any, inputs: Any, *, autocast: bool = False, **optimizer_options: Any
+) -> Step:
+    """Return a function that trains one step on the same inputs."""
+    torch = accelerator.torch
+    optimizer = torch.optim.Adam(model.parameters(), **optimizer_options)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        with torch.autocast(accelerator.kind, torch.bfloat16, enabled=autocast):
+            loss = model(inputs).square().mean()
+        loss.backward()
+        optimizer.step()
+
+    return step

@@ -1,0 +1,1 @@
+"""One file per part; see `visualprof.gpu_kit.Part`."""

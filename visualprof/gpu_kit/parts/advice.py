@@ -1,0 +1,53 @@
+"""Advice about a model, held against a bare loop over the model and over the best candidate."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from visualprof.gpu_kit import Oracle
+from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.local_job import BATCH, limit_threads
+from visualprof.gpu_kit.models import IMAGE_SIZE, cnn
+
+TITLE = "advice: a conversion's gain against a bare loop before and after"
+BUDGET_S = 120
+NEEDS = ("torch",)
+TOLERANCES = {"speed-up": 0.1}
+ADVICE, CANDIDATES = "advice.json", ("torchscript_freeze",)
+
+
+def record(accelerator: Accelerator, folder: Path) -> Oracle:
+    """Ask for advice with one conversion; time the model and its conversion in a bare loop."""
+    torch = accelerator.torch
+    limit_threads(accelerator)
+    model, _ = cnn(accelerator)
+    images = torch.rand(BATCH, 3, IMAGE_SIZE, IMAGE_SIZE, device=accelerator.kind)
+    with torch.no_grad():
+        script = torch.jit.trace(model.eval(), images)
+    torch.jit.save(script, folder / "model.pt")
+    device = accelerator.kind if accelerator.kind == "cpu" else f"{accelerator.kind}:0"
+    command = [sys.executable, "-m", "visualprof", "advise", "model.pt", "--backend", "torch", "--device", device]
+    shape = f"input=float32[batch,3,{IMAGE_SIZE},{IMAGE_SIZE}]"
+    options = ["--threads", "1", "--shape", shape, "--batch", str(BATCH), "--only", *CANDIDATES, "--format", "json"]
+    done = subprocess.run([*command, *options], check=True, capture_output=True, text=True, cwd=folder)
+    (folder / ADVICE).write_text(done.stdout)
+    with torch.no_grad():
+        frozen = torch.jit.freeze(script)
+        plain_ms, frozen_ms = (accelerator.median_ms(lambda m=m: m(images), 200, 50) for m in (script, frozen))
+    shutil.rmtree(folder / "model-advice", ignore_errors=True)
+    (folder / "model.pt").unlink()
+    figures = {"model, ms": plain_ms, "converted, ms": frozen_ms}
+    return Oracle(values={"speed-up by freezing": plain_ms / frozen_ms}, figures=figures, files=[ADVICE])
+
+
+def read(folder: Path, oracle: Oracle) -> dict[str, float]:
+    """Return the measured speed-up of the candidate."""
+    columns: dict[str, list[Any]] = json.loads((folder / ADVICE).read_text("utf-8"))["advice"]
+    rows = zip(columns["candidate"], columns["speedup"], strict=True)
+    gains = {str(name): float(gain) for name, gain in rows if gain is not None}
+    return {name: gain for name in oracle.values for key, gain in gains.items() if CANDIDATES[0] in key}

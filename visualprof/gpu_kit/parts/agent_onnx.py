@@ -1,0 +1,79 @@
+"""An ONNX model measured by a job, held against a bare loop over the runtime."""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import time
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from visualprof.gpu_kit import Oracle, Skip
+from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.local_job import BATCH, first_point, run_job
+
+TITLE = "an ONNX job of an agent: latency against a bare loop"
+BUDGET_S = 90
+NEEDS = ("torch", "onnxruntime", "onnx")
+TOLERANCES = {"median latency": 0.02}
+LAYERS, WIDTH, REPEATS = 6, 1024, 200
+PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
+
+
+def record(accelerator: Accelerator, folder: Path) -> Oracle:
+    """Measure the model as a job and in a bare loop, before and after the job."""
+    from visualprof.remote.protocol import Input
+
+    runtime: Any = importlib.import_module("onnxruntime")
+    provider = PROVIDERS.get(accelerator.kind, "")
+    if provider not in runtime.get_available_providers():
+        raise Skip(f"ONNX Runtime has no provider for {accelerator.kind}")
+    model = folder / "model.onnx"
+    _write_model(model)
+    before_ms = _loop_ms(runtime, provider, model)
+    result = run_job(accelerator, model, "onnxruntime", folder / "job", [Input("x", "float32", ["batch", WIDTH])])
+    after_ms = _loop_ms(runtime, provider, model)
+    for name in ("points.jsonl", "monitor.jsonl", "env.json"):
+        shutil.copyfile(result / name, folder / name)
+    shutil.rmtree(folder / "job")
+    model.unlink()
+    figures = {"bare loop before, ms": before_ms, "bare loop after, ms": after_ms}
+    values = {"median latency, ms": (before_ms + after_ms) / 2}
+    return Oracle(values=values, figures=figures, files=["points.jsonl", "monitor.jsonl", "env.json"])
+
+
+def read(folder: Path, oracle: Oracle) -> dict[str, float]:
+    """Return the latency that the job reports."""
+    return dict.fromkeys(oracle.values, first_point(folder)["p50_ns"] / 1e6)
+
+
+def _write_model(path: Path) -> None:
+    """Write a model of linear layers."""
+    import numpy as np
+    import onnx
+    from onnx import TensorProto, helper, numpy_helper
+
+    weights = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype(np.float32) / WIDTH
+    shape = ["batch", WIDTH]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", f"x{LAYERS}")]
+    nodes = [helper.make_node("MatMul", [f"x{i}" if i else "x", "w"], [f"x{i + 1}"]) for i in range(LAYERS)]
+    graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
+
+
+def _loop_ms(runtime: Any, provider: str, model: Path) -> float:
+    """Return the median of calls that take the inputs from the host and return the outputs there, as a job's do."""
+    import numpy as np
+
+    options = runtime.SessionOptions()
+    if provider == PROVIDERS["cpu"]:
+        options.intra_op_num_threads = 1
+    session = runtime.InferenceSession(str(model), options, providers=[provider])
+    rows = {"x": np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32)}
+    taken: list[float] = []
+    for _ in range(REPEATS):
+        start = time.perf_counter()
+        session.run(None, rows)
+        taken.append((time.perf_counter() - start) * 1e3)
+    return median(taken[REPEATS // 4 :])

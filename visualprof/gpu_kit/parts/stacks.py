@@ -1,0 +1,23 @@
+"""Recording with Python stacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visualprof.gpu_kit import Oracle
+from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.models import transformer
+from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
+
+TITLE = "a recording with Python stacks, and what it costs"
+BUDGET_S = 60
+NEEDS = ("torch",)
+
+__all__ = ["BUDGET_S", "NEEDS", "TITLE", "TOLERANCES", "read", "record"]
+
+read = read_recording
+
+
+def record(accelerator: Accelerator, folder: Path) -> Oracle:
+    """Record five steps with stacks."""
+    return record_steps(accelerator, folder, transformer(accelerator)[1], stacks=True)

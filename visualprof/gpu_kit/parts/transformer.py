@@ -1,0 +1,23 @@
+"""Training of a transformer in mixed precision."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from visualprof.gpu_kit import Oracle
+from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.models import transformer
+from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
+
+TITLE = "a recorded training step of a transformer in bf16"
+BUDGET_S = 40
+NEEDS = ("torch",)
+
+__all__ = ["BUDGET_S", "NEEDS", "TITLE", "TOLERANCES", "read", "record"]
+
+read = read_recording
+
+
+def record(accelerator: Accelerator, folder: Path) -> Oracle:
+    """Record five steps under autocast with bf16."""
+    return record_steps(accelerator, folder, transformer(accelerator, autocast=True)[1])

@@ -1,0 +1,141 @@
+"""Forecasts of changes, held against the step time that was measured after the change."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from visualprof.gpu_kit import Oracle
+from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.local_job import limit_threads
+from visualprof.gpu_kit.models import Step, cnn
+from visualprof.gpu_kit.recording import RECORDING, record_steps
+
+TITLE = "forecasts of changes against the step time after each change"
+BUDGET_S = 150
+NEEDS = ("torch",)
+TOLERANCES = {"step after": 0.15, "unchanged step": 0.03}
+LOADING_S, HOST_WORK = 0.02, "augment"
+CHANGES = "changes.json"
+
+
+class Pair(msgspec.Struct):
+    """A step before and after a change.
+
+    Attributes:
+        change: The change, in the words of `visualprof whatif`.
+        before: Makes the step before the change.
+        after: Makes the step after it.
+    """
+
+    change: str
+    before: Callable[[Accelerator], Step]
+    after: Callable[[Accelerator], Step]
+
+
+def record(accelerator: Accelerator, folder: Path) -> Oracle:
+    """Record each step before and after its change."""
+    limit_threads(accelerator)
+    values: dict[str, float] = {}
+    figures: dict[str, float] = {}
+    files: list[str] = []
+    changes: dict[str, str] = {}
+    for name, pair in PAIRS.items():
+        before = _recorded(accelerator, folder, pair.before(accelerator), f"{name}-before")
+        after = _recorded(accelerator, folder, pair.after(accelerator), f"{name}-after")
+        values |= {f"step after {name}, ms": after, f"unchanged step of {name}, ms": before}
+        figures[f"gain of {name}"] = 1 - after / before
+        files += [f"{name}-before.{RECORDING}", f"{name}-after.{RECORDING}"]
+        changes[name] = pair.change
+    (folder / CHANGES).write_text(json.dumps(changes))
+    return Oracle(values=values, figures=figures, files=[*files, CHANGES])
+
+
+def read(folder: Path, oracle: Oracle) -> dict[str, float]:
+    """Return the forecasts from the recordings before the changes, and the replayed steps without a change."""
+    from visualprof.reader import read_trace
+    from visualprof.views import view
+
+    values: dict[str, float] = {}
+    whatif = view("whatif")
+    for name, change in json.loads((folder / CHANGES).read_text("utf-8")).items():
+        trace = read_trace(folder / f"{name}-before.{RECORDING}")
+        forecast: Any = whatif.answer(trace, whatif.parse({"change": change}))
+        values[f"unchanged step of {name}, ms"] = forecast.step.simulated_ns / 1e6
+        if forecast.step.predicted_ns is not None:
+            values[f"step after {name}, ms"] = forecast.step.predicted_ns / 1e6
+    return {name: values[name] for name in oracle.values if name in values}
+
+
+def _recorded(accelerator: Accelerator, folder: Path, step: Step, name: str) -> float:
+    """Record a step; return its duration by the clock in milliseconds, while it was recorded."""
+    figures = record_steps(accelerator, folder, step, memory=False).figures
+    shutil.move(folder / RECORDING, folder / f"{name}.{RECORDING}")
+    return figures["step while recording, ms"]
+
+
+class _SlowRows:
+    """Rows that take `LOADING_S` to load."""
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, _: int) -> int:
+        time.sleep(LOADING_S)
+        return 0
+
+
+def _plain(accelerator: Accelerator) -> Step:
+    return cnn(accelerator, batch=16)[1]
+
+
+def _with_loader(accelerator: Accelerator) -> Step:
+    """Return a step that waits for a batch from a DataLoader without workers."""
+    rows: Any = _SlowRows()
+    batches, train = iter(accelerator.torch.utils.data.DataLoader(rows, 1)), _plain(accelerator)
+
+    def step() -> None:
+        next(batches)
+        train()
+
+    return step
+
+
+def _with_host_work(accelerator: Accelerator) -> Step:
+    """Return a step that does work of its own on the host first."""
+    train, torch = _plain(accelerator), accelerator.torch
+    matrix = torch.rand(400, 400)
+
+    def step() -> None:
+        with torch.profiler.record_function(HOST_WORK):
+            for _ in range(20):
+                (matrix @ matrix).tanh()
+        train()
+
+    return step
+
+
+def _with_items(accelerator: Accelerator) -> Step:
+    """Return a step that waits for the device after each of many small operations."""
+    train, torch = _plain(accelerator), accelerator.torch
+    total = torch.zeros(1, device=accelerator.kind)
+
+    def step() -> None:
+        train()
+        for _ in range(200):
+            total.item()
+
+    return step
+
+
+PAIRS = {
+    "data loading": Pair("dataloader=0", _with_loader, _plain),
+    "host work": Pair(f"host[{HOST_WORK}]=0", _with_host_work, _plain),
+    "item": Pair("operator[aten::item]=0", _with_items, _plain),
+}
