@@ -17,10 +17,13 @@ PORT ?= 8040
 WORKERS ?= $(shell $(PYTHON) -c "import os; print(min(8, 3 * (os.cpu_count() or 1) // 2))")
 PYTEST := $(BIN)/python -m pytest -q --dist worksteal
 
-.PHONY: coverage lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs fixtures page types messages clean help
+.PHONY: gpu coverage lowest lock sbom demo dev test long check native ruff layers spelling pyright eslint prettier vue-tsc vitest unit bench release docs fixtures page types messages clean help
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
+
+gpu: $(VENV)/demo ## prove recordings, jobs and forecasts on the GPU of this machine, at most ten minutes (GPU="--device cpu": without one)
+	$(BIN)/visualprof doctor --gpu --prove build/gpu $(GPU)
 
 demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: do not open it)
 	$(BIN)/visualprof demo $(if $(filter true,$(CI)),--check,) $(DEMO)

@@ -34,7 +34,7 @@ class Accelerator:
         self.torch: Any = importlib.import_module("torch")
         self._module: Any = None if kind == "cpu" else getattr(self.torch, kind, None)
         if kind != "cpu" and (self._module is None or not self._module.is_available()):
-            raise Skip(f"PyTorch {self.torch.__version__} finds no {kind} device")
+            raise Skip(f"PyTorch {self.torch.__version__} finds no device of the kind {kind}")
 
     @property
     def is_device(self) -> bool:

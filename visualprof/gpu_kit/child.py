@@ -17,7 +17,7 @@ def main(name: str, kind: str, folder: Path) -> None:
     try:
         result = record_part(name, kind, folder)
     except Skip as skip:
-        result = PartReport(name=name, title=part(name).TITLE, status="skipped", reason=str(skip))
+        result = PartReport(name=name, title=part(name).TITLE, status="skipped", reason=skip.error)
     (folder / RESULT).write_bytes(msgspec.json.encode(result))
 
 

@@ -26,7 +26,7 @@ def transformer(accelerator: Accelerator, batch: int = 16, autocast: bool = Fals
     """Return a transformer encoder and its training step."""
     nn = accelerator.torch.nn
     layer = nn.TransformerEncoderLayer(WIDTH, 4, 4 * WIDTH, batch_first=True, dropout=0.0)
-    model = nn.Sequential(nn.TransformerEncoder(layer, 4), nn.Linear(WIDTH, 10)).to(accelerator.kind)
+    model = nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Linear(WIDTH, 10)).to(accelerator.kind)
     tokens = accelerator.torch.rand(batch, SEQUENCE, WIDTH, device=accelerator.kind)
     return model, training_step(accelerator, model, tokens, autocast=autocast)
 

@@ -101,19 +101,17 @@ def write(report: Report, folder: Path) -> None:
 def markdown(report: Report) -> str:
     """Return the report as Markdown."""
     counts = Counter(part.status for part in report.parts)
+    statuses = ", ".join(f"{counts[status]} {status}" for status in ("passed", "failed", "skipped"))
     facts = ", ".join(f"{name} {version}" for name, version in report.versions.items())
     lines = [
-        f"# {report.device or report.kind}: {counts['passed']} passed, {counts['failed']} failed, "
-        f"{counts['skipped']} skipped",
+        f"# {report.device or report.kind}: {statuses}",
         "",
         f"{report.system}, driver {report.driver or 'unknown'}, {facts}",
         "",
         "| part | result | checks | time |",
         "| --- | --- | --- | --- |",
     ]
-    lines += [
-        f"| {part.title} | {part.status} | {_summary(part)} | {part.took_s:.0f} s |" for part in report.parts
-    ]
+    lines += [f"| {part.title} | {part.status} | {_summary(part)} | {part.took_s:.0f} s |" for part in report.parts]
     for part in report.parts:
         lines += _details(part)
     return "\n".join(lines) + "\n"
@@ -134,11 +132,18 @@ def _summary(part: PartReport) -> str:
 def _details(part: PartReport) -> Iterable[str]:
     if not part.checks and not part.figures:
         return
-    yield from ("", f"## {part.name}", "", "| value | visualprof | oracle | difference | tolerance | |", "| --- | ---: | ---: | ---: | ---: | --- |")
+    header = ("value", "visualprof", "oracle", "difference", "tolerance", "")
+    yield from ("", f"## {part.name}", "", _row(*header), "| --- | ---: | ---: | ---: | ---: | --- |")
     for check in part.checks:
-        yield f"| {check.name} | {_number(check.value)} | {_number(check.oracle)} | {_difference(check)} | {check.tolerance:.1%} | {'' if check.passed else 'FAILED'} |"
+        verdict = "" if check.passed else "FAILED"
+        numbers = (_number(check.value), _number(check.oracle), _difference(check), f"{check.tolerance:.1%}")
+        yield _row(check.name, *numbers, verdict)
     for name, value in part.figures.items():
-        yield f"| {name} | {_number(value)} | | | | |"
+        yield _row(name, _number(value), "", "", "", "")
+
+
+def _row(*cells: str) -> str:
+    return f"| {' | '.join(cells)} |"
 
 
 def _number(value: float | None) -> str:

@@ -45,7 +45,8 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the latency that the job reports."""
-    return dict.fromkeys(oracle.values, first_point(folder)["p50_ns"] / 1e6)
+    latency_ms = float(first_point(folder)["p50_ns"] / 1e6)
+    return dict.fromkeys(oracle.values, latency_ms)
 
 
 def _write_model(path: Path) -> None:

@@ -35,16 +35,17 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the accuracy that the case reports."""
     result = json.loads((folder / RESULT).read_text("utf-8"))
-    return dict.fromkeys(oracle.values, float(result["validation"]["accuracy"]))
+    accuracy = float(result["validation"]["accuracy"])
+    return dict.fromkeys(oracle.values, accuracy)
 
 
 def _bare_accuracy(accelerator: Accelerator) -> float:
     """Return the share of the case's pictures that the network classifies right, computed layer by layer."""
     import numpy as np
 
-    from visualprof.remote.cases import library
+    from visualprof.remote import cases
 
-    torch, data = accelerator.torch, Path(library.__path__[0], CASE, "data")
+    torch, data = accelerator.torch, Path(cases.__path__[0], "library", CASE, "data")
     functional = torch.nn.functional
     rows, weights = np.load(data / "digits.npz"), np.load(data / "weights.npz")
     values = {name: torch.from_numpy(weights[name]).to(accelerator.kind) for name in weights}

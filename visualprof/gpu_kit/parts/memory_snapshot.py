@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,9 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     torch.cuda.memory._record_memory_history(max_entries=10_000)  # noqa: SLF001 - PyTorch's documented way
     blocks = [torch.empty(size * MIB, dtype=torch.uint8, device="cuda") for size in SIZES_MIB]
     del blocks[::2]
-    requested = torch.cuda.get_device_properties(0).total_memory + 512 * MIB
-    try:
+    requested = (torch.cuda.get_device_properties(0).total_memory // MIB + 512) * MIB
+    with contextlib.suppress(torch.cuda.OutOfMemoryError):
         torch.empty(requested, dtype=torch.uint8, device="cuda")
-    except torch.cuda.OutOfMemoryError:
-        pass
     values = {
         "allocated, bytes": float(torch.cuda.memory_allocated()),
         "reserved, bytes": float(torch.cuda.memory_reserved()),
@@ -47,5 +46,5 @@ def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     answer: Any = view("snapshot").answer(read_trace(folder / SNAPSHOT), view("snapshot").parse({}))
     values = {"allocated, bytes": float(answer.allocated_bytes), "reserved, bytes": float(answer.reserved_bytes)}
     if answer.failure is not None:
-        values["requested by the failed call, bytes"] = float(answer.failure.requested_bytes)
+        values["requested by the failed call, bytes"] = float(answer.failure.needed_bytes)
     return {name: values[name] for name in oracle.values if name in values}

@@ -40,7 +40,9 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     (folder / MEASURED).write_text(json.dumps({"rates": rates, "datasheet": datasheet}))
     figures = {f"share of {name}": rates[name] / peak for name, peak in datasheet.items()}
     figures |= {"launch, us": accelerator.median_ms(launches.zero_) * 1e3}
-    return Oracle(values={f"share of {name} is plausible": 1.0 for name in datasheet}, figures=figures, files=[MEASURED])
+    return Oracle(
+        values={f"share of {name} is plausible": 1.0 for name in datasheet}, figures=figures, files=[MEASURED]
+    )
 
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
@@ -58,7 +60,9 @@ def _product_rate(accelerator: Accelerator, precision: str) -> float:
     """Return the operations per second of a product of two large matrices."""
     torch = accelerator.torch
     torch.backends.cuda.matmul.allow_tf32 = precision == "tf32"
-    left, right = (torch.ones(SIDE, SIDE, dtype=getattr(torch, DTYPES[precision]), device=accelerator.kind) for _ in "ab")
+    left, right = (
+        torch.ones(SIDE, SIDE, dtype=getattr(torch, DTYPES[precision]), device=accelerator.kind) for _ in "ab"
+    )
     return 2 * SIDE**3 / (accelerator.median_ms(lambda: torch.mm(left, right), 10, 3) / 1e3)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from visualprof.gpu_kit import Oracle
 from visualprof.gpu_kit.accelerator import Accelerator
-from visualprof.gpu_kit.models import transformer
+from visualprof.gpu_kit.models import cnn
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
 TITLE = "a recording with Python stacks, and what it costs"
@@ -20,4 +20,4 @@ read = read_recording
 
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
     """Record five steps with stacks."""
-    return record_steps(accelerator, folder, transformer(accelerator)[1], stacks=True)
+    return record_steps(accelerator, folder, cnn(accelerator)[1], stacks=True)

@@ -1,0 +1,149 @@
+"""The kit without a GPU: recorded answers, oracles that are off, and parts that cannot run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.gpu_kit.gpu_trace import BUSY_MS, KERNEL_US, KERNELS, STEPS, write_gpu_trace
+from visualprof.cli import main
+from visualprof.gpu_kit import Oracle, part, part_names
+from visualprof.gpu_kit.parts import limits
+from visualprof.gpu_kit.proven import NOT_YET, read_reports, table
+from visualprof.gpu_kit.recording import RECORDING
+from visualprof.gpu_kit.report import JSON_NAME, MARKDOWN_NAME, checks_of, new_report
+from visualprof.gpu_kit.runner import ORACLE, replay_part, run_kit
+
+FIXTURES = Path(__file__).parents[1] / "fixtures"
+RECORDED = FIXTURES / "gpu_kit"
+SNAPSHOT = FIXTURES / "memory_snapshots" / "train_oom.pickle"
+OFF = 1.05
+
+
+def kernel_oracle(folder: Path) -> dict[str, float]:
+    write_gpu_trace(folder / RECORDING)
+    return {"steps": STEPS, "calls of kernels": KERNELS, "kernel time, us": KERNELS * KERNEL_US}
+
+
+def streams_oracle(folder: Path) -> dict[str, float]:
+    return kernel_oracle(folder) | {"device busy per step, ms": BUSY_MS}
+
+
+def snapshot_oracle(folder: Path) -> dict[str, float]:
+    shutil.copyfile(SNAPSHOT, folder / "snapshot.pickle")
+    return {
+        "allocated, bytes": 55_715_328,
+        "reserved, bytes": 111_149_056,
+        "requested by the failed call, bytes": 25_165_824,
+    }
+
+
+def peaks_oracle(folder: Path) -> dict[str, float]:
+    rates, datasheet = {"bf16": 240e12, "bandwidth": 1.8e12}, {"bf16": 312e12, "bandwidth": 2.039e12}
+    (folder / "peaks.json").write_text(json.dumps({"rates": rates, "datasheet": datasheet}))
+    return {"share of bf16 is plausible": 1.0, "share of bandwidth is plausible": 1.0}
+
+
+# Parts that need a GPU, with an answer worked out by hand; the others have answers recorded on a CPU.
+BY_HAND = {
+    "compiled": kernel_oracle,
+    "cuda_graphs": kernel_oracle,
+    "memory_snapshot": snapshot_oracle,
+    "peaks": peaks_oracle,
+    "streams": streams_oracle,
+}
+
+
+@pytest.fixture
+def answered(request: pytest.FixtureRequest, tmp_path: Path) -> tuple[str, Path]:
+    """Name of a part and a folder with its answer."""
+    name: str = request.param
+    folder = tmp_path / name
+    if name in BY_HAND:
+        folder.mkdir()
+        oracle = Oracle(values=BY_HAND[name](folder))
+        (folder / ORACLE).write_bytes(msgspec.json.encode(oracle))
+    else:
+        shutil.copytree(RECORDED / name, folder)
+    return name, folder
+
+
+@pytest.mark.parametrize("answered", part_names(), indirect=True)
+def test_a_recorded_answer_passes(answered: tuple[str, Path]) -> None:
+    report = replay_part(*answered)
+    assert [check for check in report.checks if not check.passed] == []
+    assert report.status == "passed"
+
+
+@pytest.mark.parametrize("answered", part_names(), indirect=True)
+def test_a_part_fails_when_its_oracle_is_off_by_five_percent(answered: tuple[str, Path]) -> None:
+    name, folder = answered
+    oracle = msgspec.json.decode((folder / ORACLE).read_bytes(), type=Oracle)
+    oracle.values = {key: value * OFF for key, value in oracle.values.items()}
+    (folder / ORACLE).write_bytes(msgspec.json.encode(oracle))
+    assert replay_part(name, folder).status == "failed"
+
+
+def test_a_value_that_the_product_does_not_give_fails() -> None:
+    oracle = Oracle(values={"steps": 5.0, "kernel time, us": 0.0})
+    checks = checks_of(part("cnn"), oracle, {"steps": 5.0})
+    assert [check.passed for check in checks] == [True, False]
+
+
+@pytest.mark.slow
+def test_a_part_that_hangs_or_cannot_run_does_not_stop_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("torch")
+    monkeypatch.setattr(limits, "BUDGET_S", 1.0)
+    lines: list[str] = []
+    report = run_kit(new_report("cpu", "cpu", "", {}), tmp_path, ["limits", "peaks", "case"], lines.append)
+    reasons = {result.name: (result.status, result.reason) for result in report.parts}
+    assert reasons["limits"] == ("failed", "took more than 1 s")
+    assert reasons["peaks"] == ("skipped", "a CPU has no datasheet here")
+    assert reasons["case"] == ("passed", "")
+    assert len(lines) == 3
+    assert json.loads((tmp_path / JSON_NAME).read_bytes())["parts"][2]["checks"][0]["name"].startswith("accuracy")
+    text = (tmp_path / MARKDOWN_NAME).read_text("utf-8")
+    assert text.startswith("# cpu: 1 passed, 1 failed, 1 skipped\n")
+    assert sorted(path.name for path in (tmp_path / "case").iterdir()) == ["case.json", "oracle.json", "result.json"]
+
+    started = (tmp_path / "case" / "result.json").stat().st_mtime_ns
+    again = run_kit(new_report("cpu", "cpu", "", {}), tmp_path, ["case"])
+    assert again.parts[0].status == "passed"
+    assert (tmp_path / "case" / "result.json").stat().st_mtime_ns == started, "a part that passed runs once"
+
+
+def test_doctor_says_which_accelerator_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    status = main(["doctor", "--gpu", "--device", "npu", "--format", "json"])
+    findings: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
+    accelerator = next(finding for finding in findings if finding["name"] == "accelerator")
+    assert accelerator["ok"] is False
+    assert "npu" in accelerator["value"] or "PyTorch is not installed" in accelerator["value"]
+    assert status == 1
+
+
+def test_doctor_without_gpu_passes_here(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    assert "visualprof" in capsys.readouterr().out.splitlines()[0]
+
+
+@pytest.mark.parametrize(
+    ("words", "error"),
+    [(["--prove", "x"], "--prove needs --gpu"), (["--gpu", "--prove", "x", "--only", "no"], "here is no part no")],
+)
+def test_doctor_refuses_wrong_options(words: list[str], error: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor", *words]) == 2
+    assert error in capsys.readouterr().err
+
+
+def test_the_table_of_the_documentation_is_that_of_the_reports() -> None:
+    page = Path(__file__).parents[2] / "docs" / "gpu-kit.md"
+    generated = table(read_reports(RECORDED.glob("*.json")))
+    assert generated in page.read_text("utf-8")
+    assert NOT_YET in generated
