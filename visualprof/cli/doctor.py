@@ -1,8 +1,8 @@
 """Check this installation and its accelerator, and prove on it that recordings and jobs are right.
 
 Examples:
-  visualprof doctor                                what is installed, and what each missing package would add
-  visualprof doctor --gpu                          also the driver, its readings, and what will work on the accelerator
+  visualprof doctor                                list installed packages and the use of the missing ones
+  visualprof doctor --gpu                          also check the driver and the accelerator
   visualprof doctor --gpu --prove results/         run every part of the kit, at most ten minutes, and write a report
   visualprof doctor --gpu --prove results/ --device cpu      the kit on a machine without an accelerator
 """
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print what was found; return 1 if something that should work does not."""
+    """Print the facts; return 1 if something that should work does not."""
     if args.prove:
         if not args.gpu:
             raise BadParameter("--prove needs --gpu")

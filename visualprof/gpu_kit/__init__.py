@@ -31,7 +31,7 @@ class Oracle(msgspec.Struct, kw_only=True):
     """Values that a part found without the product.
 
     Attributes:
-        values: The values, by what they measure, with the unit in the name: `step time, ms`.
+        values: The values by name; a name ends with the unit: `step time, ms`.
         figures: Values without an oracle, which the report shows: overheads, speeds.
         files: Recorded files, relative to the folder of the part.
     """
@@ -45,7 +45,7 @@ class Part(Protocol):
     """A part: a module in `visualprof/gpu_kit/parts`.
 
     Attributes:
-        TITLE: What the part proves, as a short phrase.
+        TITLE: Subject of the proof, as a short phrase.
         BUDGET_S: Time after which the part is stopped.
         NEEDS: Python packages that it needs.
         TOLERANCES: Relative tolerance by the beginning of a value's name; `DEFAULT_TOLERANCE` for the others.

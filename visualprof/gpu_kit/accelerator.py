@@ -19,7 +19,7 @@ class Accelerator:
     """A device of PyTorch.
 
     Args:
-        kind: One of `KINDS`. "cpu" proves the kit itself where there is no accelerator.
+        kind: An element of `KINDS`. "cpu" proves the kit itself where there is no accelerator.
 
     Raises:
         Skip: PyTorch or the device is missing.

@@ -1,4 +1,4 @@
-"""What is installed on this machine and what its accelerator can do, found within seconds."""
+"""Checks of an installation and of the accelerator of this machine, which take seconds."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ class Finding(msgspec.Struct, kw_only=True):
 
     Attributes:
         ok: Whether it is there and works; None if that is unknown.
-        value: What was found, such as a version.
-        advice: What to do, or what is missing without it.
+        value: The fact itself, such as a version.
+        advice: A remedy, or the functions that are missing without it.
         required: Whether visualprof needs it.
     """
 
@@ -51,7 +51,7 @@ class Finding(msgspec.Struct, kw_only=True):
 
 
 def check_installation() -> list[Finding]:
-    """Return what is installed."""
+    """Return facts about the installed packages, the cache and the sandbox."""
     from visualprof.reader import native
     from visualprof.reader.cache import Cache
     from visualprof.remote.agent.machine.sandbox import sandbox_level
@@ -73,7 +73,7 @@ def check_installation() -> list[Finding]:
 
 
 def check_accelerator(kind: str) -> list[Finding]:
-    """Return what the driver, the framework and the agent say about the accelerator."""
+    """Return facts about the accelerator from its driver, the framework and ONNX Runtime."""
     from visualprof.peaks import find_peak
     from visualprof.remote.agent.machine.nvml import Nvml
 
@@ -109,7 +109,7 @@ def find_accelerator(kind: str) -> Accelerator:
     """Return the accelerator of a kind, "auto" for the first that is there.
 
     Raises:
-        MissingData: There is none.
+        MissingData: This machine has no such accelerator.
     """
     reasons: list[str] = []
     for candidate in (kind,) if kind != "auto" else KINDS[:-1]:
@@ -124,7 +124,7 @@ def begin_report(kind: str) -> Report:
     """Return a report without parts for the accelerator of this machine.
 
     Raises:
-        MissingData: There is none.
+        MissingData: This machine has no such accelerator.
     """
     accelerator = find_accelerator(kind)
     versions = {name: version for name in PACKAGES if (version := _version(name))}
@@ -156,7 +156,7 @@ def _writable(name: str, folder: Path) -> Finding:
 
 
 def _works(name: str, trial: Callable[[], str]) -> Finding:
-    """Return whether a trial works on the device; the trial returns what it found, or raises Skip."""
+    """Return whether a trial works on the device; the trial returns a short fact, or raises Skip."""
     try:
         return Finding(name=name, ok=True, value=trial())
     except Skip as skip:

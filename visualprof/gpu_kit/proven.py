@@ -1,4 +1,4 @@
-"""The table of what was proven on which hardware, from the reports of the kit.
+"""The table of proven parts by hardware, from the reports of the kit.
 
 python -m visualprof.gpu_kit.proven REPORT.json ...
 """

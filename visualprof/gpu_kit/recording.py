@@ -82,7 +82,7 @@ def _record(accelerator: Accelerator, folder: Path, step: Step, options: dict[st
     """Record into the folder; return the median duration of a recorded step in milliseconds."""
     from visualprof.capture import profile
 
-    taken: list[float] = []
+    durations_ms: list[float] = []
     logdir = Path(tempfile.mkdtemp(prefix="runs-", dir=folder))
     with profile(logdir, steps=STEPS, warmup=1, run="run", framework="torch", **options) as recording:
         for _ in range(STEPS + 1):
@@ -90,11 +90,11 @@ def _record(accelerator: Accelerator, folder: Path, step: Step, options: dict[st
             step()
             accelerator.synchronize()
             recording.step()
-            taken.append((time.perf_counter() - start) * 1e3)
+            durations_ms.append((time.perf_counter() - start) * 1e3)
     (path,) = recording.files()
     shutil.move(path, folder / RECORDING)
     shutil.rmtree(logdir)
-    return median(taken[1:-1])  # the last one includes the end of the recording
+    return median(durations_ms[1:-1])  # the last one includes the end of the recording
 
 
 @contextlib.contextmanager

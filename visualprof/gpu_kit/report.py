@@ -1,4 +1,4 @@
-"""Reports of the kit: what each part found beside its oracle, as JSON and as Markdown."""
+"""Reports of the kit as JSON and as Markdown: values of each part and of its oracle."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ JSON_NAME, MARKDOWN_NAME = "report.json", "report.md"
 
 
 class Check(msgspec.Struct, kw_only=True):
-    """A value of the product beside its oracle.
+    """A value of the product and its oracle.
 
     Attributes:
-        value: The product's value; None if it has none.
+        value: The product's value; None if the product gives no value.
         oracle: The independent value.
         tolerance: Largest relative difference.
     """
@@ -59,7 +59,7 @@ class Report(msgspec.Struct, kw_only=True):
     """Result of a run of the kit.
 
     Attributes:
-        device: Name of the device; "" if there is none.
+        device: Name of the device.
         driver: Version of its driver; "" if unknown.
         versions: Versions of Python, visualprof and the frameworks.
     """
@@ -78,7 +78,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def checks_of(part: Part, oracle: Oracle, values: dict[str, float]) -> list[Check]:
-    """Return the values of a part beside its oracle's, in the oracle's order."""
+    """Return the values of a part with those of its oracle, in the oracle's order."""
     return [
         Check(name=name, value=values.get(name), oracle=expected, tolerance=_tolerance(part, name))
         for name, expected in oracle.values.items()

@@ -72,9 +72,9 @@ def _loop_ms(runtime: Any, provider: str, model: Path) -> float:
         options.intra_op_num_threads = 1
     session = runtime.InferenceSession(str(model), options, providers=[provider])
     rows = {"x": np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32)}
-    taken: list[float] = []
+    durations_ms: list[float] = []
     for _ in range(REPEATS):
         start = time.perf_counter()
         session.run(None, rows)
-        taken.append((time.perf_counter() - start) * 1e3)
-    return median(taken[REPEATS // 4 :])
+        durations_ms.append((time.perf_counter() - start) * 1e3)
+    return median(durations_ms[REPEATS // 4 :])

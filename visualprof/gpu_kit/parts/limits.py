@@ -19,36 +19,36 @@ TITLE = "a job out of memory says so; a stopped job gives the device back"
 BUDGET_S = 90
 NEEDS = ("torch",)
 TOLERANCES = {"free memory": 0.01, "": 0.0}
-FOUND = "limits.json"
+OUTCOME = "limits.json"
 START_TIMEOUT_S = 40.0
 
 
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
-    """Run a job whose model takes too much memory, then one that is stopped while it runs."""
+    """Run a job with too large a model, then stop one while it runs."""
     reason = _reason_of_huge_job(accelerator, folder)
     before = _free_bytes(accelerator)
     left = _stop_job(accelerator, folder)
-    found = {"failure": reason, "processes": left, "free": _free_bytes(accelerator)}
-    (folder / FOUND).write_text(json.dumps(found))
+    outcome = {"failure": reason, "processes": left, "free": _free_bytes(accelerator)}
+    (folder / OUTCOME).write_text(json.dumps(outcome))
     values = {"failures named out_of_memory": 1.0, "processes after the stop": 0.0}
     if before is not None:
         values["free memory after the stop, bytes"] = float(before)
-    return Oracle(values=values, files=[FOUND])
+    return Oracle(values=values, files=[OUTCOME])
 
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
-    """Return what was found after both jobs."""
-    found = json.loads((folder / FOUND).read_text("utf-8"))
+    """Return the outcome of both jobs."""
+    outcome = json.loads((folder / OUTCOME).read_text("utf-8"))
     values = {
-        "failures named out_of_memory": float(found["failure"] == "out_of_memory"),
-        "processes after the stop": float(found["processes"]),
-        "free memory after the stop, bytes": float(found["free"] or 0),
+        "failures named out_of_memory": float(outcome["failure"] == "out_of_memory"),
+        "processes after the stop": float(outcome["processes"]),
+        "free memory after the stop, bytes": float(outcome["free"] or 0),
     }
     return {name: values[name] for name in oracle.values}
 
 
 def _reason_of_huge_job(accelerator: Accelerator, folder: Path) -> str:
-    """Return why a job failed whose model allocates more than any device has."""
+    """Return the reason of the failure of a job that allocates more than any device has."""
     from visualprof.remote.protocol import TaskFailure
 
     model = _save(accelerator, folder, "Huge", "return x + torch.zeros(1 << 44, device=x.device).sum()")

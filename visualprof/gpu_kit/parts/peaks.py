@@ -47,8 +47,8 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return for each rate whether it lies between the least share and the whole of the datasheet."""
-    found = json.loads((folder / MEASURED).read_text("utf-8"))
-    shares = {name: found["rates"][name] / peak for name, peak in found["datasheet"].items()}
+    measured = json.loads((folder / MEASURED).read_text("utf-8"))
+    shares = {name: measured["rates"][name] / peak for name, peak in measured["datasheet"].items()}
     values = {
         f"share of {name} is plausible": float(LEAST_SHARES.get(name, 0.5) <= share <= 1.0)
         for name, share in shares.items()
