@@ -26,7 +26,7 @@ from benchmarks.growth_models import Model
 from benchmarks.rows import Row
 from visualprof.reader.trace import Category, Device, LinkKind, Rows, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.views import all_views, view
+from visualprof.views import RunView, all_views, view
 from visualprof.views.measure.timeline.window import busy_profile, search_events, window_table
 
 AT_MOST = 2.3  # times the time of half the size
@@ -241,7 +241,7 @@ def _computing(name: str, texts: dict[str, str]) -> Callable[[list[tuple[str, Tr
             return None
         answer = (
             chosen.compute_from_traces(ranks, params)
-            if chosen.subject == "run"
+            if isinstance(chosen, RunView)
             else chosen.compute(ranks[0][1], params)
         )
         return chosen.charts(answer, params, 10) if chosen.charts else answer

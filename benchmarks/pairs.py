@@ -32,7 +32,7 @@ import numpy as np
 
 from visualprof.reader import read_trace
 from visualprof.reader.trace import Trace
-from visualprof.views import view
+from visualprof.views import run_view, view
 from visualprof.views.measure.columns.intervals import covered_ns, union
 from visualprof.views.measure.replay.change import affected_events, parse_changes
 
@@ -274,7 +274,7 @@ def subtracted(traces: Sequence[Trace], change: str) -> float:
 
 def waited(traces: Sequence[Trace]) -> float:
     """Time of a step in which the rank that waits most only waits in collectives."""
-    ranks = view("distributed")
+    ranks = run_view("distributed")
     answer: Any = ranks.compute_from_traces([(str(n), t) for n, t in enumerate(traces)], ranks.parse({}))
     columns = answer.waits.columns
     waits = np.bincount(np.asarray(columns.rank), np.asarray(columns.wait_ns, np.float64))

@@ -14,7 +14,7 @@ from benchmarks.rows import Row
 from visualprof.reader import read_trace
 from visualprof.reader.cache import Cache
 from visualprof.reader.trace import Trace
-from visualprof.views import all_views, view
+from visualprof.views import RunView, all_views, run_view
 from visualprof.views.answers.part_cache import load_or_compute_part, load_part
 
 RANKS, EVENTS, EVERY = 64, 20_000, 40
@@ -28,7 +28,7 @@ def many_ranks(folder: Path) -> Iterator[Row]:
     traces, parsing = _read(folder, "rank", RANKS, EVENTS, EVERY)
     start = time.perf_counter()
     for each in all_views():
-        if each.subject == "run":
+        if isinstance(each, RunView):
             each.compute_from_traces(traces, each.params())
         elif each.subject == "trace":
             for _, trace in traces:
@@ -43,7 +43,7 @@ def many_ranks(folder: Path) -> Iterator[Row]:
 
 def thousand_ranks(folder: Path) -> Iterator[Row]:
     """Measure the critical path across ranks with the summaries of some ranks, repeated for a thousand."""
-    chosen, cache = view("ranks"), Cache(folder / "cache")
+    chosen, cache = run_view("ranks"), Cache(folder / "cache")
     for name, trace in _read(folder, "part", PARTS, EVENTS, EVERY)[0]:
         load_or_compute_part(cache, chosen, name, lambda trace=trace: trace)
     start = time.perf_counter()
@@ -62,7 +62,7 @@ def many_collectives(folder: Path) -> Iterator[Row]:
     """Measure the distributed view of two ranks whose kernels are all collectives."""
     traces, parsing = _read(folder, "nccl", NCCL_RANKS, NCCL_EVENTS, NCCL_EVERY)
     start = time.perf_counter()
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     answer: Any = chosen.compute_from_traces(traces, chosen.params())
     took = time.perf_counter() - start
     calls = sum(answer.collectives.columns.calls)

@@ -25,7 +25,7 @@ from benchmarks.cluster.cases import SMALL, STEPS, TOPOLOGIES, Case, cases
 from benchmarks.cluster.finding import Finding, findings
 from benchmarks.cluster.job import make, write
 from visualprof.reader import read_trace
-from visualprof.views import view
+from visualprof.views import run_view
 
 EVENTS, WORTH = 6_000, 0.01
 SHARE = "{:.0%}".format
@@ -79,7 +79,7 @@ def tried(case: Case, python: str = "") -> Tried:
 
 
 def _asked(files: list[Path]) -> list[Finding]:
-    chosen = view("distributed")
+    chosen = run_view("distributed")
     parts = [(path.name.partition(".")[0], chosen.map_worker(read_trace(path))) for path in files]
     return findings(chosen.compute_from_parts(parts, chosen.params()))
 

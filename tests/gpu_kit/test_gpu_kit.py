@@ -49,8 +49,19 @@ def peaks_oracle(folder: Path) -> dict[str, float]:
     return {"share of bf16 is plausible": 1.0, "share of bandwidth is plausible": 1.0}
 
 
-# Parts that need a GPU, with an answer worked out by hand; the others have answers recorded on a CPU.
+def advice_oracle(folder: Path) -> dict[str, float]:
+    columns = {
+        "candidate": ["original", "torchscript-freeze"],
+        "original_ns": [4e6, 4e6],
+        "latency_ns": [4e6, 4e6 / 1.5],
+    }
+    (folder / "advice.json").write_text(json.dumps({"advice": columns}))
+    return {"speed-up by freezing": 1.6}  # 1.5 is within 10 %
+
+
+# Parts that need a GPU or an idle machine, with an answer worked out by hand; the others have answers recorded on a CPU.
 BY_HAND = {
+    "advice": advice_oracle,
     "compiled": kernel_oracle,
     "cuda_graphs": kernel_oracle,
     "memory_snapshot": snapshot_oracle,

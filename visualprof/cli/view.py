@@ -304,7 +304,7 @@ def run_data_below(path: str) -> RunData:
     """Return the run data in a file, or in a folder and its subfolders, which are lines.
 
     Raises:
-        NotFound: There is none.
+        NotFound: The folder has no run data.
     """
     from visualprof.reader.logdir.scan import LogFile, roots, walk
     from visualprof.reader.run_data.folders import DataFile, is_data_name

@@ -40,7 +40,7 @@ class AverageRow(msgspec.Struct):
 
 
 def record_steps(accelerator: Accelerator, folder: Path, step: Step, **options: Any) -> Oracle:
-    """Record some steps; return what the profiler's own tables and the allocator say about them."""
+    """Record some steps; return the numbers of the profiler's own tables and of the allocator."""
     plain_ms = accelerator.median_ms(step, TIMED_STEPS)
     accelerator.reset_peak_memory()
     with _averages_in(folder / "averages.json"):

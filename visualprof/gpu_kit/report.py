@@ -78,7 +78,7 @@ class Report(msgspec.Struct, kw_only=True):
 
 
 def checks_of(part: Part, oracle: Oracle, values: dict[str, float]) -> list[Check]:
-    """Return the values of a part with those of its oracle, in the oracle's order."""
+    """Return the checks of a part, in the order of its oracle."""
     return [
         Check(name=name, value=values.get(name), oracle=expected, tolerance=_tolerance(part, name))
         for name, expected in oracle.values.items()
@@ -118,7 +118,7 @@ def markdown(report: Report) -> str:
 
 
 def _tolerance(part: Part, name: str) -> float:
-    """Return the tolerance whose key is the longest beginning of the name."""
+    """Return the tolerance of the longest key that begins the name."""
     keys = [key for key in part.TOLERANCES if name.startswith(key)]
     return part.TOLERANCES[max(keys, key=len)] if keys else DEFAULT_TOLERANCE
 

@@ -30,7 +30,7 @@ def run_kit(
 
     Args:
         report: The report without parts, for the device.
-        folder: Folder of the results. It may hold those of an interrupted run.
+        folder: Folder of the results. It may hold results of an interrupted run.
         names: Parts to run (default: all).
         say: Takes a line about each part.
     """

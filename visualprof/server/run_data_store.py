@@ -35,7 +35,7 @@ class RunDataStore:
         if not files:
             raise MissingData(
                 msg("server.no_run_data", f"the run {run_id!r} has no run data"),
-                msg("views.log_scalars", "log some with `visualprof.capture.LogWriter`, TensorBoard or VisualDL"),
+                msg("views.log_scalars", "log some with the writer of TensorBoard or VisualDL"),
             )
         with self._lock:
             data = self._runs.setdefault(run_id, RunData())

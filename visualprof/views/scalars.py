@@ -91,7 +91,7 @@ def compute(data: RunData, params: ScalarsParams) -> ScalarsAnswer:
     if not rows:
         raise MissingData(
             msg("views.no_scalars", "there are no scalars of such a tag"),
-            msg("views.log_scalars", "log some with `visualprof.capture.LogWriter`, TensorBoard or VisualDL"),
+            msg("views.log_scalars", "log some with the writer of TensorBoard or VisualDL"),
         )
     if sum(row.points for row in rows) > MAX_POINTS:
         raise BadParameter(

@@ -13,7 +13,7 @@ from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.local_job import BATCH, first_point, run_job
 
-TITLE = "an ONNX job of an agent: latency against a bare loop"
+TITLE = "latency of an ONNX job"
 BUDGET_S = 90
 NEEDS = ("torch", "onnxruntime", "onnx")
 TOLERANCES = {"median latency": 0.02}

@@ -13,7 +13,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.local_job import BATCH, first_point, limit_threads, run_job
 from visualprof.gpu_kit.models import WIDTH
 
-TITLE = "a TorchScript job of an agent: latency against a bare loop"
+TITLE = "latency of a TorchScript job"
 BUDGET_S = 90
 NEEDS = ("torch",)
 LATENCY, ENERGY = "median latency, ms", "energy per row, J"

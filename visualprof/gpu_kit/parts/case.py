@@ -11,7 +11,7 @@ from pathlib import Path
 from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
-TITLE = "a shipped case: validation in the framework, accuracy as on the CPU"
+TITLE = "a shipped case"
 BUDGET_S = 90
 NEEDS = ("torch",)
 TOLERANCES = {"accuracy": 0.01}

@@ -9,7 +9,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.models import cnn
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
-TITLE = "a recorded training step of a CNN"
+TITLE = "training of a CNN"
 BUDGET_S = 40
 NEEDS = ("torch",)
 

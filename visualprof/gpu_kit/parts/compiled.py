@@ -9,7 +9,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.models import WIDTH, training_step
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
-TITLE = "a training step under torch.compile"
+TITLE = "training under torch.compile"
 BUDGET_S = 120
 NEEDS = ("torch", "triton")
 

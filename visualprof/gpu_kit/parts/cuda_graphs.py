@@ -8,7 +8,7 @@ from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
-TITLE = "replays of a CUDA graph: kernels of all replays"
+TITLE = "replays of a CUDA graph"
 BUDGET_S = 40
 NEEDS = ("torch",)
 SIDE, LAYERS = 1024, 8

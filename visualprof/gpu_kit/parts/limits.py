@@ -15,7 +15,7 @@ from visualprof.gpu_kit import Oracle
 from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.local_job import run_job
 
-TITLE = "a job out of memory says so; a stopped job gives the device back"
+TITLE = "jobs out of memory, stopped jobs"
 BUDGET_S = 90
 NEEDS = ("torch",)
 TOLERANCES = {"free memory": 0.01, "": 0.0}

@@ -12,7 +12,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.models import cnn
 from visualprof.gpu_kit.recording import RECORDING, record_steps
 
-TITLE = "a step that waits for its DataLoader: the waiting time, and the finding"
+TITLE = "waiting for the DataLoader"
 BUDGET_S = 60
 NEEDS = ("torch",)
 TOLERANCES = {"waiting": 0.03, "finding": 0.0}

@@ -9,7 +9,7 @@ from typing import Any
 from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
-TITLE = "a memory snapshot after an allocation that failed"
+TITLE = "memory snapshot of a failure"
 BUDGET_S = 40
 NEEDS = ("torch",)
 TOLERANCES = {"": 0.0}
@@ -43,7 +43,7 @@ def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     from visualprof.reader import read_trace
     from visualprof.views import view
 
-    answer: Any = view("snapshot").answer(read_trace(folder / SNAPSHOT), view("snapshot").parse({}))
+    answer: Any = view("snapshot").answer(read_trace(folder / SNAPSHOT), view("snapshot").parse({"at": "end"}))
     values = {"allocated, bytes": float(answer.allocated_bytes), "reserved, bytes": float(answer.reserved_bytes)}
     if answer.failure is not None:
         values["requested by the failed call, bytes"] = float(answer.failure.needed_bytes)

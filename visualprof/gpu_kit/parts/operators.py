@@ -13,7 +13,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.local_job import limit_threads
 from visualprof.gpu_kit.recording import RECORDING, record_steps
 
-TITLE = "operators replayed alone: their time against a loop of the framework"
+TITLE = "operators replayed alone"
 BUDGET_S = 120
 NEEDS = ("torch",)
 TOLERANCES = {"time of": 0.05}

@@ -8,7 +8,7 @@ from pathlib import Path
 from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
-TITLE = "measured peaks: products by precision and memory bandwidth against the datasheet"
+TITLE = "peak rates and the datasheet"
 BUDGET_S = 40
 NEEDS = ("torch",)
 # A large product reaches 60 to 95 % of a datasheet, a copy 80 to 95 %. More than the datasheet is a wrong datasheet.

@@ -9,7 +9,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.models import cnn
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
-TITLE = "a recording with Python stacks, and what it costs"
+TITLE = "recording with Python stacks"
 BUDGET_S = 60
 NEEDS = ("torch",)
 

@@ -9,7 +9,7 @@ from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.recording import RECORDING, read_recording, record_steps
 
-TITLE = "kernels on two streams: times, and how long the device is busy"
+TITLE = "kernels on two streams"
 BUDGET_S = 40
 NEEDS = ("torch",)
 TOLERANCES = {"calls": 0.0, "steps": 0.0, "device busy": 0.04}

@@ -17,7 +17,7 @@ from visualprof.gpu_kit.local_job import limit_threads
 from visualprof.gpu_kit.models import Step, cnn
 from visualprof.gpu_kit.recording import RECORDING, record_steps
 
-TITLE = "forecasts of changes against the step time after each change"
+TITLE = "forecasts of changes"
 BUDGET_S = 150
 NEEDS = ("torch",)
 TOLERANCES = {"step after": 0.15, "unchanged step": 0.03}
