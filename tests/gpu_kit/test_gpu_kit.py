@@ -59,7 +59,7 @@ def advice_oracle(folder: Path) -> dict[str, float]:
     return {"speed-up by freezing": 1.6}  # 1.5 is within 10 %
 
 
-# Parts that need a GPU or an idle machine, with an answer worked out by hand; the others have answers recorded on a CPU.
+# Answers worked out by hand, of parts that need a GPU or an idle machine. The others were recorded on a CPU.
 BY_HAND = {
     "advice": advice_oracle,
     "compiled": kernel_oracle,
