@@ -38,7 +38,10 @@ def test_names_that_lead_elsewhere_are_of_nothing(asked: Asked) -> None:
     assert len(about) > 15
     for name in HOSTILE:
         asked.subjects |= {"RUN": quote(name, safe=""), "MODEL": quote(name, safe="")}
-        assert {route: status for route in about if (status := asked.by(root, route)) != 404} == {}, name
+        statuses = {route: asked.by(root, route) for route in about}
+        # A backslash or a control character is no JSON in a list of runs.
+        expected = {route: (400, 404) if route.startswith("GET data/") else (404,) for route in about}
+        assert {route: status for route, status in statuses.items() if status not in expected[route]} == {}, name
         with asked.answer(root, listing) as answer:
             assert answer.get_json()["headlines"] == {}, name
         link, access = {"run": name, "hours": 1}, {"run": name, "visibility": "private"}

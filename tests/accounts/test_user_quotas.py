@@ -51,7 +51,11 @@ def test_a_job_beyond_the_quota_is_rejected_with_a_hint(team: Team) -> None:
     answer = ann.ask("POST", "jobs", json=request)
     assert (answer.status_code, answer.get_json()) == (
         429,
-        {"error": "jobs that wait: 1 of 1", "hint": "cancel one, or ask an administrator for more"},
+        {
+            "error": "jobs that wait: 1 of 1",
+            "hint": "cancel one, or ask an administrator for more",
+            "page": "team#quotas",
+        },
     )
     ann.ask("POST", f"jobs/{team.job}/cancel")
     again = ann.ask("POST", "jobs", json=request)

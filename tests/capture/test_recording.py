@@ -268,7 +268,7 @@ def test_relative_times_have_no_date(tmp_path: Path) -> None:
 
 def test_totals_equal_torchs_own_summary(tmp_path: Path) -> None:
     recording = begin(Options(tmp_path, steps=3, monitor=False))
-    profiler: Any = vars(recording._recorder)["_profiler"]
+    profiler: Any = vars(recording._recorder)["profiler"]
     for _ in range(3):
         work()
         recording.step()

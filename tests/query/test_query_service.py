@@ -17,7 +17,7 @@ from visualprof.query.service import QueryLimits, QueryService, TooManyQueries
 from visualprof.reader.cache import Cache, open_trace
 from visualprof.reader.graph_capture.files import recording_fingerprint
 
-ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b WHERE hash(a.range, b.range) = 1"
+ENDLESS = "SELECT sum(hash(range)) FROM range(1000000000000)"
 
 
 class FakeProcess(QueryProcess):

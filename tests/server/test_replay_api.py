@@ -68,7 +68,7 @@ def test_the_model_in_the_runs_folder_gives_attributes(make_site: MakeSite) -> N
     folder.mkdir()
     profile(folder / "ort.json")
     site.logdir.rescan()
-    query = {"run": "ort/ort", "operator": "Conv"}
+    query = {"run": "ort", "operator": "Conv"}
     assert ask(site, "", **query).get_json()["refused"]["columns"]["number"] == [0]
     model(folder / "m.onnx")
     site.logdir.rescan()

@@ -150,7 +150,7 @@ def _writable(name: str, folder: Path) -> Finding:
         name=name,
         ok=os.access(existing, os.W_OK),
         value=str(folder),
-        advice="set VISUALPROF_CACHE to a folder that you may write",
+        advice="set VISUALPROF_CACHE_DIR to a folder that you may write",
         required=True,
     )
 

@@ -11,7 +11,6 @@ from pathlib import Path
 
 import msgspec
 
-from visualprof.gpu_kit import part, part_names
 from visualprof.gpu_kit.accelerator import KINDS
 from visualprof.gpu_kit.report import Report
 
@@ -24,26 +23,21 @@ def read_reports(paths: Iterable[Path]) -> list[Report]:
 
 
 def table(reports: Sequence[Report]) -> str:
-    """Return one row per part and one column per kind of device, as Markdown."""
-    lines = ["| part | " + " | ".join(KINDS) + " |", "| --- " * (len(KINDS) + 1) + "|"]
-    lines += [
-        f"| {part(name).TITLE} | " + " | ".join(_cell(reports, name, kind) for kind in KINDS) + " |"
-        for name in part_names()
-    ]
+    """Return one row per report, and one per kind of device without a report, as Markdown."""
+    lines = ["| kind | device | driver | PyTorch | passed | failed |", "| --- | --- | --- | --- | --- | --- |"]
+    for kind in KINDS:
+        rows = [_row(report) for report in reports if report.kind == kind]
+        lines += rows or [f"| {kind} | {NOT_YET} | | | | |"]
     return "\n".join(lines) + "\n"
 
 
-def _cell(reports: Sequence[Report], name: str, kind: str) -> str:
-    """Return the devices on which a part passed or failed."""
-    results = [
-        f"{result.status}: {report.device}, driver {report.driver or 'unknown'}, torch {report.versions.get('torch')}"
-        if kind != "cpu"
-        else result.status
-        for report in reports
-        for result in report.parts
-        if report.kind == kind and result.name == name and result.status != "skipped"
-    ]
-    return "; ".join(results) or NOT_YET
+def _row(report: Report) -> str:
+    names = {
+        status: ", ".join(part.name for part in report.parts if part.status == status)
+        for status in ("passed", "failed")
+    }
+    versions = f"{report.driver or 'unknown'} | {report.versions.get('torch', '')}"
+    return f"| {report.kind} | {report.device} | {versions} | {names['passed']} | {names['failed']} |"
 
 
 if __name__ == "__main__":
