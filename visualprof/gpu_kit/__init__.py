@@ -1,7 +1,7 @@
-"""Proof that visualprof works with the accelerator of a machine: independent parts, each held against an oracle.
+"""Proof that visualprof works with the accelerator of a machine: independent parts, each compared with an oracle.
 
-A part records or measures something with the product, and the same thing without it: the oracle. `read` computes the
-product's values from the files alone, so that a recorded part can be checked again on a machine without a GPU.
+A part measures something with visualprof, and again without visualprof: these values are the oracle. `read` computes
+visualprof's values from the files alone, so that a recorded part can be checked again on a machine without a GPU.
 A new part is one new file in `visualprof/gpu_kit/parts`.
 """
 
@@ -28,11 +28,11 @@ class Skip(VisualprofError):
 
 
 class Oracle(msgspec.Struct, kw_only=True):
-    """Values that a part found without the product.
+    """Values that a part measured without visualprof.
 
     Attributes:
         values: The values by name; a name ends with the unit: `step time, ms`.
-        figures: Values without an oracle, which the report shows: overheads, speeds.
+        figures: Values for the report that have no oracle, such as overheads and speeds.
         files: Recorded files, relative to the folder of the part.
     """
 
@@ -47,8 +47,8 @@ class Part(Protocol):
     Attributes:
         TITLE: Subject of the proof, as a short phrase.
         BUDGET_S: Time after which the part is stopped.
-        NEEDS: Python packages that it needs.
-        TOLERANCES: Relative tolerance by the beginning of a value's name; `DEFAULT_TOLERANCE` for the others.
+        NEEDS: Required Python packages.
+        TOLERANCES: Relative tolerance by prefix of a value's name; `DEFAULT_TOLERANCE` for other names.
     """
 
     TITLE: str
@@ -65,7 +65,7 @@ class Part(Protocol):
         ...
 
     def read(self, folder: Path, oracle: Oracle) -> dict[str, float]:
-        """Return the product's values from the files, under the names of the oracle's."""
+        """Return visualprof's values from the files, with the same names as in the oracle."""
         ...
 
 

@@ -19,7 +19,7 @@ class Accelerator:
     """A device of PyTorch.
 
     Args:
-        kind: An element of `KINDS`. "cpu" proves the kit itself where there is no accelerator.
+        kind: An element of `KINDS`. "cpu" tests the kit itself on a machine without an accelerator.
 
     Raises:
         Skip: PyTorch or the device is missing.
@@ -52,12 +52,12 @@ class Accelerator:
             self._module.synchronize()
 
     def reset_peak_memory(self) -> None:
-        """Let `peak_memory_bytes` count from now on."""
+        """Start a new measurement of `peak_memory_bytes`."""
         if self._module is not None:
             self._module.reset_peak_memory_stats()
 
     def peak_memory_bytes(self) -> int | None:
-        """Return the largest allocated size since the reset; None on the CPU, which does not count."""
+        """Return the largest allocated size since the reset; None on the CPU, which has no counter."""
         return None if self._module is None else int(self._module.max_memory_allocated())
 
     def free_memory(self) -> None:
@@ -66,7 +66,7 @@ class Accelerator:
             self._module.empty_cache()
 
     def median_ms(self, call: Callable[[], object], repeats: int = 20, warmup: int = 5) -> float:
-        """Return the median duration of a call in milliseconds, each waited for: CUDA events, else the clock."""
+        """Return the median duration in ms of a call and its device work, by CUDA events or else by the clock."""
         for _ in range(warmup):
             call()
         self.synchronize()

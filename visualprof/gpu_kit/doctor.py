@@ -37,10 +37,10 @@ class Finding(msgspec.Struct, kw_only=True):
     """One fact about this machine.
 
     Attributes:
-        ok: Whether it is there and works; None if that is unknown.
-        value: The fact itself, such as a version.
-        advice: A remedy, or the functions that are missing without it.
-        required: Whether visualprof needs it.
+        ok: Whether the subject is present and works; None if unknown.
+        value: Detail, such as a version.
+        advice: A remedy, or the functions that are missing without the subject.
+        required: Whether visualprof needs the subject.
     """
 
     name: str
@@ -106,7 +106,7 @@ def check_accelerator(kind: str) -> list[Finding]:
 
 
 def find_accelerator(kind: str) -> Accelerator:
-    """Return the accelerator of a kind, "auto" for the first that is there.
+    """Return the accelerator of a kind; "auto" returns the first that is available.
 
     Raises:
         MissingData: This machine has no such accelerator.
@@ -156,7 +156,7 @@ def _writable(name: str, folder: Path) -> Finding:
 
 
 def _works(name: str, trial: Callable[[], str]) -> Finding:
-    """Return whether a trial works on the device; the trial returns a short fact, or raises Skip."""
+    """Return whether a trial works on the device; the trial returns a short detail, or raises Skip."""
     try:
         return Finding(name=name, ok=True, value=trial())
     except Skip as skip:
@@ -174,7 +174,7 @@ def _run_kernel(accelerator: Accelerator) -> str:
 
 
 def _record_kernel(accelerator: Accelerator) -> str:
-    """Record one product; without permission for the counters the profiler records no device activity."""
+    """Record one matrix product. The profiler records no device activity without permission for its counters."""
     profiler: Any = importlib.import_module("torch.profiler")
     ones = accelerator.torch.ones(64, 64, device=accelerator.kind)
     activities = [getattr(profiler.ProfilerActivity, name) for name in {"CPU", _activity(accelerator)}]

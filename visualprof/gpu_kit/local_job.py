@@ -1,4 +1,4 @@
-"""A job of an agent on this machine without a server: the same stages, sandbox and monitor."""
+"""Run a job on this machine without a server, with the stages, sandbox and monitor of an agent."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ BATCH = 8
 
 
 def run_job(accelerator: Accelerator, model: Path, backend: str, folder: Path, inputs: list[Any]) -> Path:
-    """Measure a model like an agent, with profile; return the folder of the result.
+    """Measure and profile a model as an agent does; return the folder of the result.
 
     Args:
-        accelerator: Where it runs.
+        accelerator: Device of the job.
         model: The model file.
         backend: Name of the runtime.
         folder: Work folder of the job.
-        inputs: Inputs as the protocol declares them.
+        inputs: Inputs of the model, in the form of the protocol.
 
     Raises:
         TaskFailure: The job failed.
@@ -69,11 +69,11 @@ def monitor_rows(result: Path) -> list[dict[str, Any]]:
 
 
 def limit_threads(accelerator: Accelerator) -> None:
-    """Let the bare loop on a CPU use one thread like the job."""
+    """Limit the bare loop on a CPU to one thread, like the job."""
     if not accelerator.is_device:
         os.environ["OMP_NUM_THREADS"] = "1"
         accelerator.torch.set_num_threads(1)
 
 
 def _ignore(_: str) -> None:
-    """Take a line and drop it."""
+    """Discard a line."""

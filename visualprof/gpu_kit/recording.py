@@ -1,4 +1,4 @@
-"""Recordings by `visualprof.capture`, held against the tables of the profiler that made them."""
+"""Recordings by `visualprof.capture`, compared with the tables of the profiler that made the recordings."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class AverageRow(msgspec.Struct):
 
 
 def record_steps(accelerator: Accelerator, folder: Path, step: Step, **options: Any) -> Oracle:
-    """Record some steps; return the numbers of the profiler's own tables and of the allocator."""
+    """Record some steps; return the values of the profiler's own tables and of the allocator."""
     plain_ms = accelerator.median_ms(step, TIMED_STEPS)
     accelerator.reset_peak_memory()
     with _averages_in(folder / "averages.json"):
@@ -54,7 +54,7 @@ def record_steps(accelerator: Accelerator, folder: Path, step: Step, **options: 
 
 
 def read_recording(folder: Path, oracle: Oracle) -> dict[str, float]:
-    """Return the values of the recording as the views give them."""
+    """Return the values that the views compute from the recording."""
     from visualprof.reader import read_trace
     from visualprof.views import view
 

@@ -33,7 +33,7 @@ class Check(msgspec.Struct, kw_only=True):
 
     @property
     def passed(self) -> bool:
-        """Whether the value lies within the tolerance of the oracle."""
+        """Whether the value is within the tolerance of the oracle."""
         return self.value is not None and abs(self.value - self.oracle) <= self.tolerance * abs(self.oracle)
 
 
@@ -41,7 +41,7 @@ class PartReport(msgspec.Struct, kw_only=True):
     """Result of a part.
 
     Attributes:
-        reason: Why the part was skipped or could not end; "" otherwise.
+        reason: Why the part was skipped or gave no result; "" otherwise.
         figures: Measured values without an oracle.
         took_s: Duration in seconds.
     """
@@ -118,7 +118,7 @@ def markdown(report: Report) -> str:
 
 
 def _tolerance(part: Part, name: str) -> float:
-    """Return the tolerance of the longest key that begins the name."""
+    """Return the tolerance of the longest key that is a prefix of the name."""
     keys = [key for key in part.TOLERANCES if name.startswith(key)]
     return part.TOLERANCES[max(keys, key=len)] if keys else DEFAULT_TOLERANCE
 

@@ -1,4 +1,4 @@
-"""Runs the parts of the kit, each in a process of its own with a time budget, and writes one report."""
+"""Run the parts of the kit, each in its own process with a time budget, and write one report."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from visualprof.gpu_kit.report import PartReport, Report, checks_of, write
 
 ORACLE, RESULT = "oracle.json", "result.json"
 TOTAL_S = 600.0
-MAX_BUNDLE_BYTES = 16 << 20  # of a part; larger recordings are not carried
+MAX_BUNDLE_BYTES = 16 << 20  # of one recorded file; larger files are deleted
 
 
 def run_kit(
     report: Report, folder: Path, names: Sequence[str] = (), say: Callable[[str], object] = lambda _: None
 ) -> Report:
-    """Run the parts that the folder has no result of, and write the report after each.
+    """Run the parts that have not passed in the folder yet, and update the report after each part.
 
     Args:
         report: The report without parts, for the device.
-        folder: Folder of the results. It may hold results of an interrupted run.
+        folder: Folder of the results, possibly with results of an interrupted run.
         names: Parts to run (default: all).
         say: Takes a line about each part.
     """
@@ -60,7 +60,7 @@ def _earlier(folder: Path) -> PartReport | None:
 
 
 def _run_part(name: str, kind: str, folder: Path, deadline: float) -> PartReport:
-    """Run a part in a process; whatever happens there is in its result."""
+    """Run a part in a process; a crash or a timeout becomes a failed result."""
     module = part(name)
     missing = [package for package in module.NEEDS if not importlib.util.find_spec(package)]
     if missing:
@@ -82,7 +82,7 @@ def _run_part(name: str, kind: str, folder: Path, deadline: float) -> PartReport
 
 
 def _run_child(arguments: Sequence[str], budget_s: float) -> str:
-    """Run a part's process; return why it ended without a result, in one line."""
+    """Run a part's process; return one line that explains a missing result."""
     command = [sys.executable, "-m", "visualprof.gpu_kit.child", *arguments]
     with subprocess.Popen(
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", start_new_session=True

@@ -1,4 +1,4 @@
-"""Queries of the users of a server: one at a time per user, two at a time in all, each in a disposable process."""
+"""Run the queries of a server's users: one at a time per user, two in total, each in a disposable process."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ class QueryService:
         """Run a statement and return its answer.
 
         Args:
-            user: Who asks. Processes are never shared between users.
+            user: Name of the user. Processes are never shared between users.
             traces: The traces.
             sql: The statement.
-            parameters: Values of its parameters.
-            format: Form of the answer.
+            parameters: Values of the statement's parameters.
+            format: Format of the answer.
             max_rows: Rows of the answer, at most `MAX_ROWS`, or `MAX_DOWNLOAD_ROWS` for files.
             query_id: Name by which the user can cancel the query.
             is_disconnected: Polled while the statement runs; `True` stops it.
@@ -106,7 +106,7 @@ class QueryService:
         return self._use(user, traces, query_id, lambda process: process.query(message, kill_s, is_disconnected))
 
     def count(self, user: str, traces: Sequence[TraceFile]) -> dict[str, int]:
-        """Return the number of rows of each table. Errors: as for `run`."""
+        """Return the number of rows of each table. Raise the same errors as `run`."""
         return self._use(user, traces, "", lambda process: process.count())
 
     def cancel(self, user: str, query_id: str) -> bool:

@@ -1,4 +1,4 @@
-"""Memory snapshot: the allocator's memory at any moment, who holds it, and why an allocation failed."""
+"""Memory snapshot: the allocator's memory at any moment, its holders, and why an allocation failed."""
 
 from __future__ import annotations
 
@@ -45,10 +45,10 @@ class SnapshotParams(Params, BlockFilter):
 
     Attributes:
         device: Number of the device; "" for the device with the most reserved memory.
-        at: The moment: `peak` (of the step, if one is given), `oom` (where memory ran out, the end without such an
-            entry), `end`, the name of a step, or the number of an entry, counted from 0 on the device.
-        by: What memory is grouped by.
-        first: First entry of a range: blocks that were allocated in it take the place of blocks alive at the moment.
+        at: The moment: `peak` (of the step, if a step is given), `oom` (the last failed allocation, or the end if none
+            failed), `end`, the name of a step (its peak), or the number of an entry, counted from 0 on the device.
+        by: Property by which memory is grouped.
+        first: First entry of a range. `alive` and `calls` then show the blocks allocated in the range.
         last: Last entry of the range.
         inverted: Whether the tree of calls starts at the innermost frame.
     """
@@ -62,11 +62,11 @@ class SnapshotParams(Params, BlockFilter):
 
 
 class GrowthColumns(Columns):
-    """Places with memory of every step that is alive at the end of the history.
+    """Places that keep memory from every step until the end of the history.
 
     Attributes:
-        bytes: Requested bytes that are left of all steps.
-        step_bytes: Requested bytes that are left of an average step.
+        bytes: Requested bytes that remain from all steps.
+        step_bytes: Requested bytes that remain from an average step.
     """
 
     name: kinds.NameColumn
@@ -79,7 +79,7 @@ class FailureHolderColumns(Columns):
     """Lines that hold memory when an allocation fails, the largest first.
 
     Attributes:
-        change_bytes: Requested bytes that the line holds more than before the last step; None without steps.
+        change_bytes: Increase of the line's requested bytes since the last step started; None without steps.
     """
 
     name: kinds.NameColumn
@@ -98,8 +98,8 @@ class RemedyColumns(Columns):
             that shares it among ranks. release_streams: memory that waits for another stream. release_pools: memory
             of other pools and streams. raise_limit: the limit of the process, `set_per_process_memory_fraction`.
         bytes: Bytes that the remedy makes available at most.
-        may_fit: Whether these are as many as are missing.
-        name: Line of the program.
+        may_fit: Whether these cover the missing bytes of the device.
+        name: Line of the program that keeps the memory.
         batch_ratio: Share of the batch that would fit.
     """
 
@@ -119,15 +119,15 @@ class FailureAnswer(msgspec.Struct):
             pieces are large enough together, but none alone. other_pool: there is enough free memory in other
             pools, streams or sizes. capacity: the memory is in use.
         needed_bytes: Bytes of the block.
-        segment_bytes: Bytes that the allocator asked of the device.
+        segment_bytes: Bytes that the allocator requested from the device.
         device_free_bytes: Free memory of the device.
         usable_bytes: Free bytes in the pool, the stream and the size class of the request.
-        usable_pieces: Number of these pieces.
-        largest_usable_bytes: The largest of them.
-        elsewhere_bytes: Other free bytes that are reserved.
+        usable_pieces: Number of usable free pieces.
+        largest_usable_bytes: Size of the largest usable piece.
+        elsewhere_bytes: Reserved free bytes that are not usable for the request.
         pending_bytes: Bytes that another stream may still use.
-        in_the_way_bytes: Fewest bytes of neighboring blocks that would make room if released; None if no range is large
-            enough.
+        in_the_way_bytes: Size of the smallest group of neighboring blocks that must be released to make room; None if
+            no range is large enough.
         in_the_way_blocks: Number of these blocks.
         in_the_way_lines: Lines that allocated these blocks.
         missing_bytes: Bytes that the device lacks for the segment.
@@ -154,7 +154,7 @@ class FailureAnswer(msgspec.Struct):
 
 
 class RequestedCurveColumns(Columns):
-    """Requested bytes of live blocks after each entry, reduced to the extremes of equal ranges of entries."""
+    """Requested bytes of live blocks after each entry, downsampled to the extremes of equal ranges of entries."""
 
     entry: kinds.CountColumn
     requested_bytes: kinds.SizeColumn
@@ -166,10 +166,10 @@ class SnapshotAnswer(Answer, kw_only=True):
     Attributes:
         entry: Number of the entry on the device, -1 for before the first one.
         entries: Number of entries of the device.
-        ts_ns: Time since the first entry; None without times.
-        requested_bytes: Requested by live blocks.
+        ts_ns: Time since the first entry; None if the entries have no times.
+        requested_bytes: Bytes that the program requested, in live blocks.
         allocated_bytes: Bytes of live blocks, as `torch.cuda.memory_allocated()`.
-        active_bytes: Also blocks that another stream may still use.
+        active_bytes: Allocated bytes, plus blocks that another stream may still use.
         reserved_bytes: Reserved ranges, as `torch.cuda.memory_reserved()`.
         cached_bytes: Ranges without a live block, which `empty_cache()` would release.
         inactive_split_bytes: Free memory between live blocks, which cannot be released.

@@ -30,7 +30,7 @@ def add_collectives(
         names: (n,) names, `hcom_allReduce__586_0_1`.
         elements: (n,) number of elements, negative if unknown.
         types: (n,) element types, "" if unknown.
-        groups: (n,) ids of the groups, "" if only the name says it.
+        groups: (n,) ids of the groups, "" if only the name of the collective identifies the group.
         facts: Facts of the recording.
     """
     parts = [collective_parts(name) for name in names]
@@ -48,7 +48,7 @@ def add_collectives(
 
 
 def _group(name: str, digits: str, facts: RecordingFacts) -> str:
-    """Return the name of a group: its id, or the only group in the metadata with a hash that ends in the digits."""
+    """Return a group's id; without an id, the only group with a hash that ends in the digits, or else the digits."""
     if name:
         return name
     matching = [group for number, group in facts.group_of_hash.items() if digits and number.endswith(digits)]
@@ -56,7 +56,7 @@ def _group(name: str, digits: str, facts: RecordingFacts) -> str:
 
 
 def known_group(name: str, facts: RecordingFacts) -> str:
-    """Return the name of a group in the metadata for its id or hash; the name itself if it is not there."""
+    """Return the metadata's name for the id or hash of a group; `name` itself if the metadata lacks the group."""
     return facts.group_of_hash.get(name) or facts.group_of_hash.get(group_hash(name)) or name
 
 
@@ -72,8 +72,8 @@ def add_links(
 ) -> None:
     """Add the link, its bytes and its time to collectives, summed over the tasks that transferred between devices.
 
-    Parallel links add up, so the time may exceed the duration of the collective. With several types of links, the one
-    with the most bytes is named.
+    Parallel links add up, so the time may exceed the duration of the collective. With several types of links, only
+    the type with the most bytes is added.
 
     Args:
         builder: Gets the arguments.

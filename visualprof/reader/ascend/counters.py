@@ -13,15 +13,15 @@ from visualprof.reader.trace.builder import TraceBuilder
 
 
 class _Counter(NamedTuple):
-    """Samples of a table: one track per combination of the keys, and per value.
+    """Samples of a table: one track per combination of keys and per value column.
 
     Attributes:
         table: The table.
-        time: Its column of times.
-        label: Name of the tracks; the texts of the keys follow.
-        keys: Columns of keys: numbers, or texts if their name is in `texts`.
-        values: Columns of values with their names.
-        texts: Keys that are numbers of STRING_IDS.
+        time: Column of the times.
+        label: First part of the track names; the texts of the keys follow.
+        keys: Columns of keys.
+        values: Columns of values, with a name and unit for the track.
+        texts: Keys that are ids of texts in the table STRING_IDS.
     """
 
     table: str

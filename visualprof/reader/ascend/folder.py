@@ -1,4 +1,4 @@
-"""Files next to a recording of torch_npu: rank, process groups, and which files are no recordings of their own."""
+"""Files next to a recording of torch_npu: rank, process groups, and the files that are not separate recordings."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class RecordingFacts(msgspec.Struct):
         rank: Global rank, -1 if unknown.
         world_size: Number of ranks, -1 if unknown.
         groups: Process groups.
-        group_of_hash: Name of a group by the hash by which files of communication name it.
+        group_of_hash: Name of a group by its hash, which the communication files use instead of the name.
     """
 
     rank: int = -1
@@ -68,9 +68,9 @@ def read_facts(path: Path, builder: TraceBuilder) -> RecordingFacts:
 
 
 def is_part_of_recording(path: str) -> bool:
-    """Return whether a file belongs to a recording of Ascend and is not the file from which that is read.
+    """Return whether a file belongs to an Ascend recording but is not the file that visualprof opens.
 
-    These are files of facts, derived files, the raw data, and the timeline as text next to a database.
+    Such files are metadata, derived files, raw data, and a text timeline next to a database.
     """
     file = Path(path)
     folder = file.parent
@@ -86,7 +86,7 @@ def is_part_of_recording(path: str) -> bool:
 
 
 def _is_below_recording(folders: tuple[str, ...]) -> bool:
-    """Return whether a folder is raw data (`PROF_*`, `FRAMEWORK`) of a recording that was exported."""
+    """Return whether a folder holds raw data (`PROF_*`, `FRAMEWORK`) of an exported recording."""
     for i, name in enumerate(folders[:-1]):
         if WORKER_FOLDER.match(name) and (folders[i + 1].startswith("PROF_") or folders[i + 1] == "FRAMEWORK"):
             return os.path.isdir(os.path.join(*folders[: i + 1], OUTPUT))

@@ -69,7 +69,7 @@ def add_kernel_arguments(
 
 
 def _add_ratios(builder: TraceBuilder, rows: Rows, prefix: Rows, metric: Callable[[str], Floats | None]) -> None:
-    """Add the share of the core's time during which each pipeline was busy, of the cores on which the kernel ran."""
+    """Add per pipeline the share of time in which it was busy, on the type of core that ran the kernel."""
     measured = _measured(prefix, metric)
     for pipeline in PIPELINES:
         values = np.full(len(rows), np.nan)
@@ -93,10 +93,10 @@ def _measured(prefix: Rows, metric: Callable[[str], Floats | None]) -> Mask:
 
 
 def _cube_cores(metric: Callable[[str], Floats | None], dur_ns: Ints, blocks: Ints) -> int:
-    """Return the number of cube cores, which follows from cycles, clock and utilization; 0 if unknown.
+    """Return the number of cube cores, derived from cycles, clock and utilization; 0 if unknown.
 
-    cycles = time x clock x blocks, and utilization = cycles / (clock x cores x duration). The text rounds utilization
-    and times, so most kernels must give the same number.
+    cycles = time x clock x blocks, and utilization = cycles / (clock x cores x duration). The text form rounds
+    utilization and times, so most kernels must give the same number.
     """
     time, cycles, utilization = (metric(name) for name in (CORE_TIMES["aic_"], TOTAL_CYCLES, UTILIZATION))
     if time is None or cycles is None or utilization is None:

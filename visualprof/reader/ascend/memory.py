@@ -28,11 +28,11 @@ def add_operator_memory(
         size: (n,) bytes.
         allocated_at: (n,) ns, `NO_TIME` if before the recording.
         released_at: (n,) ns, `NO_TIME` if not released.
-        totals: Totals (n,) by name, -1 unknown: `allocated`, `reserved` after the allocation; `released_allocated`,
+        totals: Totals (n,) by name, -1 if unknown: `allocated`, `reserved` after the allocation; `released_allocated`,
             `released_reserved` after the release.
         is_framework: (n,) whether the memory belongs to the framework's allocator, which counts the totals.
         device: (n,) device numbers.
-        event: (n,) row of the operator that allocated, -1 unknown.
+        event: (n,) row of the operator that allocated the memory, -1 if unknown.
     """
     has_release = released_at > NO_TIME
     for sign, times, prefix, select in (

@@ -1,4 +1,4 @@
-"""Names of Ascend's profiler and runtime, translated to the words of the trace model."""
+"""Translate names of Ascend's profiler and runtime to the terms of the trace model."""
 
 from __future__ import annotations
 
@@ -103,19 +103,19 @@ def torch_types(text: str) -> str:
 def collective_parts(name: str) -> tuple[str, str, int]:
     """Return operation, last digits of the group's hash, and number in the group, as `allReduce`, `586`, 2.
 
-    Names of another form have no such parts: "", "", -1.
+    For names of another form, the parts are "", "" and -1.
     """
     parts = _COLLECTIVE.match(name)
     return (parts["operation"], parts["group"], int(parts["number"])) if parts else ("", "", -1)
 
 
 def element_type(name: str) -> str:
-    """Return the name of an element type that other formats use, "" if unknown."""
+    """Return the common name of an element type, as in other formats; "" if unknown."""
     return _TYPES.get(name, "")
 
 
 def group_hash(group: str) -> str:
-    """Return the number by which files of communication name a group.
+    """Return the number that identifies a group in communication files.
 
     It joins two polynomial hashes of 32 bits, with the multipliers 29 and 131.
     """

@@ -28,7 +28,7 @@ Table = Mapping[str, Sequence[str]]
 def read_table(folder: Path, name: str, builder: TraceBuilder) -> Table:
     """Return the columns of a CSV file by name, empty if there is no such file or it is damaged (with a warning).
 
-    Rows that repeat the header, as in files that were cut, are left out.
+    Incomplete rows and rows that repeat the header are left out, with a warning.
     """
     path = folder / name
     if not path.is_file():
@@ -49,7 +49,7 @@ def read_table(folder: Path, name: str, builder: TraceBuilder) -> Table:
 
 
 def column(table: Table, *names: str) -> Sequence[str]:
-    """Return the first column of those names, empty texts without any of them."""
+    """Return the first of these columns that the table has; empty texts if it has none."""
     present = next((name for name in names if name in table), None)
     if present is not None:
         return table[present]
@@ -57,7 +57,7 @@ def column(table: Table, *names: str) -> Sequence[str]:
 
 
 def times_ns(texts: Sequence[str]) -> Ints:
-    """Return times in ns of texts in us with three decimals, exactly; `NO_TIME` for texts that are no times."""
+    """Return times in ns of texts in us with three decimals, exactly; `NO_TIME` for texts that are not times."""
     return np.array([_time_ns(text) for text in texts], np.int64)
 
 
@@ -69,7 +69,7 @@ def _time_ns(text: str) -> int:
 
 
 def numbers(texts: Sequence[str], scale: float = 1.0) -> Floats:
-    """Return numbers, NaN for texts that are no numbers."""
+    """Return numbers, NaN for texts that are not numbers."""
     try:
         values = np.array(texts, np.float64)
     except ValueError:
@@ -78,7 +78,7 @@ def numbers(texts: Sequence[str], scale: float = 1.0) -> Floats:
 
 
 def integers(texts: Sequence[str], missing: int = -1, scale: float = 1.0) -> Ints:
-    """Return numbers rounded to integers, `missing` for texts that are no numbers."""
+    """Return numbers rounded to integers, `missing` for texts that are not numbers."""
     values = numbers(texts, scale)
     return np.where(np.isnan(values), missing, np.rint(np.clip(np.nan_to_num(values), -(2.0**62), 2.0**62))).astype(
         np.int64

@@ -50,7 +50,7 @@ class Points(NamedTuple):
     value: Values
 
     def select(self, rows: Ints | Mask | slice) -> Points:
-        """Return the points at indexes, or at which a mask holds."""
+        """Return the points at the indexes, or where the mask is true."""
         return Points(self.step[rows], self.wall_ns[rows], self.value[rows])
 
 
@@ -131,7 +131,7 @@ def join_chunks(chunks: list[Columns]) -> Columns:
 
 
 def _appended(chunks: list[Columns], chunk: Columns) -> list[Columns]:
-    """Return chunks with one more, joined from time to time."""
+    """Return the chunks with one more chunk; many chunks are joined into one."""
     chunks = [*chunks, chunk]
     return [join_chunks(chunks)] if len(chunks) > _MAX_CHUNKS else chunks
 
@@ -144,16 +144,16 @@ class EventFile:
 
     Attributes:
         path: Path of the file.
-        name: Its name.
-        kind: Its format, `None` until enough of it is written.
+        name: Name of the file.
+        kind: Format of the file, `None` until the file is long enough to recognize.
         series: The values by tag.
-        restarts: Restarts that the writer noted.
-        damages: Skipped ranges, without a damaged end of the file.
+        restarts: Restarts that the writer recorded.
+        damages: Skipped ranges, except a damaged end of the file.
         is_complete: Whether everything that can be read was read.
         version: Increases with each change of the values.
         mtime_ns: Modification time of the file.
         memory_bytes: Estimated size of the values in memory.
-        problem: Why the file is not read, "" if it is.
+        problem: Why the file, or the rest of the file, is not read; "" otherwise.
     """
 
     def __init__(self, path: str) -> None:
@@ -176,7 +176,7 @@ class EventFile:
 
     @property
     def all_damages(self) -> list[Damage]:
-        """The skipped ranges, with a damaged end of the file."""
+        """The skipped ranges, including a damaged end of the file."""
         return [*self.damages, self._tail] if self._tail else self.damages
 
     @property
@@ -245,7 +245,7 @@ class EventFile:
     def _skip_damage(self, data: bytes, is_end: bool) -> bool:
         """Skip damage at the start of `data`, and return whether a valid record follows.
 
-        Damage that no record follows yet stays in place, because the file may grow.
+        Without a valid record, nothing is skipped yet, because the file may grow.
         """
         assert self.kind
         following = find_record(data, 1, self.kind)
@@ -285,7 +285,7 @@ class EventFile:
             self._give_up()
 
     def _give_up(self) -> None:
-        """Read no more of a file that is damaged beyond repair."""
+        """Stop reading a file with too much damage."""
         self.problem = msg("reader.run_data_rest_not_read", f"{self.name} is too damaged: the rest of it is not read")
 
     def _add_values(self, data: bytes, parsed: ParsedRecords) -> None:

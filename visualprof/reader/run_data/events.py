@@ -73,7 +73,7 @@ def _value_rows(data: bytes, values: Fields, fields: Fields) -> tuple[ValueRows,
 
 
 def _session_starts(data: bytes, events: Fields) -> list[int]:
-    """Return the events with which a writer notes that it starts again."""
+    """Return the events that record a restart of the writer."""
     logs = events.with_number(SESSION_LOG, texts=True)
     fields, _ = parse_fields(data, logs.value, logs.end)
     status = fields.last_values(1, len(logs.value))

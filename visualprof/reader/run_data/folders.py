@@ -1,6 +1,6 @@
 """Assign the files of run data in a log directory to runs and lines.
 
-As in TensorBoard and VisualDL, the name of a file decides whether it is looked at. Its content decides the format.
+As in TensorBoard and VisualDL, the name of a file decides whether the file is read. Its content decides the format.
 
 A folder is a run. A folder below it is a line of this run, such as `train` or `valid`. Folders directly below a log
 directory are separate runs, even if the log directory itself holds run data.
@@ -13,14 +13,14 @@ from collections.abc import Collection, Iterable
 import msgspec
 
 _NAME_PARTS = ("tfevents", "vdlrecords")
-_EMPTY_SUFFIX = ".profile-empty"  # TensorFlow marks folders of profiles with such a file
+_EMPTY_SUFFIX = ".profile-empty"  # TensorFlow marks folders of profiles with an empty file with this suffix
 
 
 class DataFile(msgspec.Struct, frozen=True, order=True):
     """A file of run data.
 
     Attributes:
-        line: Folder below that of the run, "" for the run's own folder.
+        line: Folder relative to the run's folder; "" for the run's folder.
         path: Path of the file.
     """
 

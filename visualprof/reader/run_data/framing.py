@@ -3,8 +3,7 @@
 An event file of TensorBoard stores, per record, an 8-byte size, its checksum, the data, and their checksum. A VisualDL
 log stores an 8-byte size and the data, without checksums.
 
-A size is only believed if the record ends before the file does. After damage, the next position that starts a valid
-record is searched.
+A size is trusted only if the record ends within the file. After damage, reading continues at the next valid record.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from visualprof.reader.trace.types import Bytes, Ints, Mask
 Kind = Literal["tensorboard", "visualdl"]
 
 MAX_RECORD_BYTES = 256 << 20
-MAX_SEARCH_BYTES = 16 << 20  # within which a valid record must follow damage
+MAX_SEARCH_BYTES = 16 << 20  # a valid record must follow within this distance after damage
 _SEARCH_BLOCK = 1 << 16
 _HEADER_BYTES = {"tensorboard": 12, "visualdl": 8}
 _TRAILER_BYTES = {"tensorboard": 4, "visualdl": 0}
@@ -103,7 +102,7 @@ def _checked(data: Bytes, frames: Frames) -> Frames:
 
 
 def _starts_record(data: bytes, offset: int, size: int) -> bool:
-    """Whether a VisualDL record may start here: its only field is as long as the size says."""
+    """Whether a VisualDL record may start here: its only field must fit the size."""
     first = data[offset + 8 : offset + 20]
     if not size or (first and first[0] != _RECORD_START):
         return False
@@ -113,13 +112,13 @@ def _starts_record(data: bytes, offset: int, size: int) -> bool:
         shift += 7
         if byte < 128:
             return inner + i + 2 <= size
-    return len(first) < 11  # the number ends in bytes that are not known yet
+    return len(first) < 11  # the rest of the number is not in `data` yet
 
 
 def find_record(data: bytes, offset: int, kind: Kind) -> int:
     """Return the offset of the next valid record at or after an offset, or -1.
 
-    A record is valid if its header is and it ends within `data`; for VisualDL, also if its only field fills it.
+    A record is valid if its header is valid and it ends within `data`. For VisualDL, its only field must also fill it.
     """
     view = np.frombuffer(data, np.uint8)
     last = min(len(data) - _HEADER_BYTES[kind], offset + MAX_SEARCH_BYTES)

@@ -2,7 +2,7 @@
 
 A file continues the file before it, in the order of their names, if its first point is later than the last point
 of that file, or if its writer noted a restart. From its first step on, its points replace the earlier ones. Files that
-overlap in time come from parallel writers: each is a line of its own.
+overlap in time come from parallel writers: each is a separate line.
 
 Within a line, points are sorted by step, and the last point of a step counts. Replaced points are returned as well.
 """

@@ -19,7 +19,7 @@ _MAX_MS = 9 * 10**12
 def parse_records(data: bytes, start: Ints, size: Ints) -> ParsedRecords:
     """Return the logged values of records at byte ranges of `data`.
 
-    The lines of `add_scalars` are series of their own, `TAG/LINE`.
+    Each line of `add_scalars` is a separate series, `TAG/LINE`.
     """
     records, damaged = parse_fields(data, start, start + size)
     values = records.with_number(1, texts=True)

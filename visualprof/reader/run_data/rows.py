@@ -18,7 +18,7 @@ def unix_seconds(wall_ns: Ints) -> Floats:
 
 
 class RestartMark(NamedTuple):
-    """A note of the writer that it starts again at a step."""
+    """A restart of the writer at a step, as the writer recorded it."""
 
     step: int
     wall_ns: int
@@ -46,7 +46,7 @@ class ValueRows(NamedTuple):
     size: Ints
 
     def select(self, rows: Ints | Mask) -> ValueRows:
-        """Return the rows at indexes, or at which a mask holds."""
+        """Return the rows at the indexes, or where the mask is true."""
         return ValueRows(
             step=self.step[rows],
             wall_ns=self.wall_ns[rows],
@@ -64,7 +64,7 @@ class ParsedRecords(NamedTuple):
     Attributes:
         rows: The logged values.
         tags: Names of the series, as in the file.
-        restarts: Restarts that the writer noted.
+        restarts: Restarts that the writer recorded.
         damaged: Number of records that are not valid messages.
     """
 

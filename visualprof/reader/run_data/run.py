@@ -18,7 +18,7 @@ from visualprof.reader.run_data.join import JoinedPoints, WriterPoints, join_poi
 from visualprof.reader.run_data.rows import UNKNOWN_NS
 
 _MAX_JOINED = 64  # tags whose joined points are cached
-_MAX_GROWTH_S = 60.0  # a file that ends inside a record is not growing any more after this time
+_MAX_GROWTH_S = 60.0  # after this time, a file that ends inside a record is no longer growing
 
 
 class ScalarTag(NamedTuple):
@@ -26,7 +26,7 @@ class ScalarTag(NamedTuple):
 
     Attributes:
         line: The line.
-        writer: Name of the first file if parallel writers logged the tag, else "".
+        writer: Name of the writer's first file if parallel writers logged the tag; "" otherwise.
         tag: The tag.
         display_name: Name to show, "" for the tag.
         description: Description in Markdown.
@@ -91,7 +91,7 @@ class RunData:
 
     @property
     def version(self) -> tuple[int, ...]:
-        """Changes with the content."""
+        """Versions of the files, which change with the content."""
         with self._lock:
             return tuple(file.version for file in self._files.values())
 
