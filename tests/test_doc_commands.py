@@ -34,6 +34,8 @@ NOT_RUN = {
     r"^(sudo|systemctl|docker|install|useradd|tar|cp|pg_\w+|aws|umask|export)\b": "changes a system or another service",
     r"^curl|^kill|^python3 agent.pyz|--server|^visualprof agent": "needs a running server or process",
     r"^visualprof (submit|machines|share|jobs|record|model)\b": "needs a running server; tests/remote has tests",
+    r"^visualprof doctor --gpu": "needs a GPU; tests/gpu_kit has tests",
+    r"^visualprof view scalars": "needs run data; tests/server/test_run_data_api.py has tests",
     r"^visualprof (search|advise)\b": "measures for minutes; tests/remote has tests",
     r"--engine|s3://|--oidc|--user-header|--store|--fleet|migrate": "needs a cluster, a bucket or another service",
     r"^visualprof (runs|demo|--logdir|\S+/samples|mcp)": "runs until it is stopped; tests/e2e has tests",

@@ -88,7 +88,10 @@ def launch(playwright: Playwright) -> Browser:
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         flags.append("--no-sandbox")
-    return playwright.chromium.launch(executable_path=chromium(), args=flags)
+    try:
+        return playwright.chromium.launch(executable_path=chromium(), args=flags)
+    except Error:  # it crashes about once in a thousand starts, which is no fault of a page
+        return playwright.chromium.launch(executable_path=chromium(), args=flags)
 
 
 class Dashboard:

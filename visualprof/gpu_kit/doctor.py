@@ -18,6 +18,7 @@ from visualprof.errors import MissingData
 from visualprof.gpu_kit import Skip
 from visualprof.gpu_kit.accelerator import KINDS, Accelerator
 from visualprof.gpu_kit.report import Report, new_report
+from visualprof.messages import msg
 
 # What each optional package adds.
 PACKAGES = {
@@ -117,7 +118,9 @@ def find_accelerator(kind: str) -> Accelerator:
             return Accelerator(candidate)
         except Skip as skip:  # noqa: PERF203 - at most three kinds
             reasons.append(skip.error)
-    raise MissingData("; ".join(dict.fromkeys(reasons)), "--device cpu runs the kit without an accelerator")
+    raise MissingData(
+        "; ".join(dict.fromkeys(reasons)), msg("gpu_kit.device_cpu", "--device cpu runs the kit without an accelerator")
+    )
 
 
 def begin_report(kind: str) -> Report:

@@ -15,11 +15,12 @@ from visualprof.gpu_kit.accelerator import KINDS
 from visualprof.gpu_kit.report import Report
 
 NOT_YET = "not yet"
+_DECODER = msgspec.json.Decoder(Report)
 
 
 def read_reports(paths: Iterable[Path]) -> list[Report]:
     """Return the reports of files that the kit wrote."""
-    return [msgspec.json.decode(path.read_bytes(), type=Report) for path in sorted(paths)]
+    return [_DECODER.decode(path.read_bytes()) for path in sorted(paths)]
 
 
 def table(reports: Sequence[Report]) -> str:

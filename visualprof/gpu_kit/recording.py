@@ -39,13 +39,16 @@ class AverageRow(msgspec.Struct):
     is_device: bool
 
 
+_ROWS = msgspec.json.Decoder(list[AverageRow])
+
+
 def record_steps(accelerator: Accelerator, folder: Path, step: Step, **options: Any) -> Oracle:
     """Record some steps; return the values of the profiler's own tables and of the allocator."""
     plain_ms = accelerator.median_ms(step, TIMED_STEPS)
     accelerator.reset_peak_memory()
     with _averages_in(folder / "averages.json"):
         recorded_ms = _record(accelerator, folder, step, options)
-    rows = msgspec.json.decode((folder / "averages.json").read_bytes(), type=list[AverageRow])
+    rows = _ROWS.decode((folder / "averages.json").read_bytes())
     values = _average_values(rows) | {"steps": float(STEPS)}
     if (peak := accelerator.peak_memory_bytes()) is not None and options.get("memory", True):
         values["peak memory, bytes"] = float(peak)

@@ -19,6 +19,7 @@ from visualprof.gpu_kit import Oracle, part, part_names
 from visualprof.gpu_kit.report import PartReport, Report, checks_of, write
 
 ORACLE, RESULT = "oracle.json", "result.json"
+_ORACLES, _RESULTS = msgspec.json.Decoder(Oracle), msgspec.json.Decoder(PartReport)
 TOTAL_S = 600.0
 MAX_BUNDLE_BYTES = 16 << 20  # of one recorded file; larger files are deleted
 
@@ -46,14 +47,14 @@ def run_kit(
 
 def replay_part(name: str, folder: Path) -> PartReport:
     """Check the recorded files of a part again, without a device."""
-    oracle = msgspec.json.decode((folder / ORACLE).read_bytes(), type=Oracle)
+    oracle = _ORACLES.decode((folder / ORACLE).read_bytes())
     return _checked(name, folder, oracle)
 
 
 def _earlier(folder: Path) -> PartReport | None:
     """Return the result of an earlier run of a part, if it passed."""
     with contextlib.suppress(OSError, msgspec.DecodeError):
-        result = msgspec.json.decode((folder / RESULT).read_bytes(), type=PartReport)
+        result = _RESULTS.decode((folder / RESULT).read_bytes())
         if result.status == "passed":
             return result
     return None
@@ -73,7 +74,7 @@ def _run_part(name: str, kind: str, folder: Path, deadline: float) -> PartReport
     started = time.monotonic()
     problem = _run_child([name, kind, str(folder)], budget_s)
     try:
-        result = msgspec.json.decode((folder / RESULT).read_bytes(), type=PartReport)
+        result = _RESULTS.decode((folder / RESULT).read_bytes())
     except (OSError, msgspec.DecodeError):
         result = _without_checks(name, "failed", problem)
     result.took_s = round(time.monotonic() - started, 1)

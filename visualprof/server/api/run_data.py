@@ -162,6 +162,9 @@ class ScalarLines(msgspec.Struct):
     lines: list[Line]
 
 
+_RUN_IDS = msgspec.json.Decoder(Annotated[list[str], Meta(min_length=1, max_length=MAX_RUNS)])
+
+
 class RunDataRoutes(Resource):
     """The routes for run data."""
 
@@ -213,7 +216,7 @@ class RunDataRoutes(Resource):
             BadParameter: The ids are not a JSON list of at most `MAX_RUNS` texts.
         """
         try:
-            run_ids = msgspec.json.decode(ids, type=Annotated[list[str], Meta(min_length=1, max_length=MAX_RUNS)])
+            run_ids = _RUN_IDS.decode(ids)
         except msgspec.MsgspecError as error:
             problem = msg("server.runs_no_json_list", f"runs must be a JSON list of 1 to {MAX_RUNS} ids")
             raise BadParameter(

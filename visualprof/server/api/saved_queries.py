@@ -11,7 +11,7 @@ from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.remote.queue.job_services import JobServices
 from visualprof.remote.queue.store.model_records import Requester
-from visualprof.remote.queue.store.saved_queries import ParameterValue, SavedQuery
+from visualprof.remote.queue.store.query_records import ParameterValue, SavedQuery
 from visualprof.server.api.registry_rows import current_requester
 from visualprof.server.identity import current_principal
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation

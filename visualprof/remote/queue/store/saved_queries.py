@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 import msgspec
 from sqlalchemy import Connection, delete, func, insert, select, update
@@ -15,43 +15,14 @@ from visualprof.remote.queue.errors import Conflict, QuotaExceeded
 from visualprof.remote.queue.store.agents import new_id
 from visualprof.remote.queue.store.database import Database
 from visualprof.remote.queue.store.model_records import Requester
+from visualprof.remote.queue.store.query_records import ParameterValue, SavedQuery
 from visualprof.remote.queue.store.query_tables import saved_queries
 from visualprof.remote.queue.store.records import AnyRow
 from visualprof.remote.queue.store.visibility import visible_queries
 
 MAX_NAME_LENGTH, MAX_PER_USER = 200, 500
 
-ParameterValue = str | int | float | bool | None
 _PARAMETERS = msgspec.json.Decoder(dict[str, ParameterValue])
-
-
-@dataclass(frozen=True, kw_only=True)
-class SavedQuery:
-    """A statement with a name.
-
-    Attributes:
-        id: Id of the query.
-        owner: User who saved it; None on a server without accounts.
-        name: Name of the query.
-        sql: The statement.
-        parameters: Values of its parameters.
-        visibility: Who sees it.
-        project: Project that may see it, for this visibility.
-        updated_ns: Time of the last change.
-    """
-
-    id: str
-    owner: str | None
-    name: str
-    sql: str
-    parameters: Mapping[str, ParameterValue]
-    visibility: Literal["private", "project", "public"]
-    project: str | None
-    updated_ns: int
-
-    def can_be_changed_by(self, requester: Requester) -> bool:
-        """Return whether the requester may change the query: its owner, and viewers who see everything."""
-        return requester.viewer is None or self.owner == requester.viewer
 
 
 class SavedQueries:
