@@ -45,9 +45,9 @@ def test_dropped_steps_and_derived_stages_are_reported(
     dashboard = serve()
     dashboard.wait_until_ready()
     lines, heading, backward = SAID[language]
-    page = visit(dashboard, "overview", language=language, run="counts/counts")
+    page = visit(dashboard, "overview", language=language, run="counts")
     expect(page.locator(".dropped")).to_have_text(lines)
-    page = visit(dashboard, "overview", language=language, run="training/training")
+    page = visit(dashboard, "overview", language=language, run="training")
     stages = table(page, heading)
     expect(cell(stages, 2, "Stage" if language == "en" else "阶段")).to_have_text(backward)
 
@@ -59,7 +59,7 @@ def test_a_pattern_names_the_ranges_that_are_steps(serve: Serve, visit: Visits, 
     (tmp_path / "runs" / "loop" / "loop.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
     dashboard = serve()
     dashboard.wait_until_ready()
-    page = visit(dashboard, "overview", run="loop/loop")
+    page = visit(dashboard, "overview", run="loop")
     field = page.get_by_role("searchbox", name="Step range")
     field.fill("wo*")
     field.press("Enter")

@@ -8,7 +8,7 @@ from tests.e2e.live import Dashboard, Visits
 from tests.e2e.locators import settled
 
 MOST_REQUESTS = 25
-MOST_BYTES = 275_000
+MOST_BYTES = 270 * 1024
 
 
 def test_the_first_page_asks_little_of_a_cold_browser(samples: Dashboard, visit: Visits) -> None:

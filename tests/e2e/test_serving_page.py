@@ -29,7 +29,7 @@ def test_phases_of_a_server_are_separate(serve: Serve, visit: Visits, tmp_path: 
     dashboard = serve()
     dashboard.wait_until_ready()
     average, phases, phase, mixed, steady = SAID[language]
-    page = visit(dashboard, "overview", language=language, run="server/server")
+    page = visit(dashboard, "overview", language=language, run="server")
     expect(page.get_by_role("heading", name=average)).to_be_visible()
     expect(page.get_by_text(steady)).to_be_visible()
     rows = table(page, phases)
@@ -68,7 +68,7 @@ def test_work_without_a_capture_is_explained_next_to_the_metrics(
     put(folder / "capture_traces" / "bs_4_rank0.json", capture(2, batch=4))
     dashboard = serve()
     dashboard.wait_until_ready()
-    page = visit(dashboard, name, run="server/server")
+    page = visit(dashboard, name, run="server")
     note = page.get_by_role("note", name="Captured graphs")
     expect(note).to_contain_text("1 of 1 launches of captured graphs have no matching capture: 6 kernels")
     expect(note).to_contain_text("it was captured for a batch of 4, and the launch was for 9")
