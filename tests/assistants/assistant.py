@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import anyio
 import pytest
 from mcp import Client
 from mcp_types import CallToolResult
@@ -20,6 +21,12 @@ from visualprof.mcp.protocol import make_server
 from visualprof.reader.cache import Cache
 
 ADDRESS = "http://localhost:8040"
+
+
+def run_in_thread(talk: Callable[..., Awaitable[Any]], *args: Any) -> Any:
+    """Run a coroutine in an event loop of another thread: that of this one is in use after a test of a page."""
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(anyio.run, talk, *args).result()
 
 
 class Assistant:
@@ -42,7 +49,7 @@ class Assistant:
             async with Client(make_server(self.dashboard, ADDRESS)) as client:
                 return await talk(client)
 
-        return asyncio.run(run())
+        return run_in_thread(run)
 
     def call(self, tool: str, **arguments: object) -> CallToolResult:
         return self.session(lambda client: client.call_tool(tool, arguments))

@@ -62,7 +62,7 @@ def test_a_file_that_is_read_is_waited_for_with_progress(slow: Assistant, mode: 
         async with Client(make_server(slow.dashboard), mode=mode) as client:
             return await client.call_tool("view", {"view": "kernel", "run": "run"}, progress_callback=tell)
 
-    assert columns(anyio.run(talk).structured_content["tables"]["rows"])["calls"] == [1, 1, 2]
+    assert columns(run_in_thread(talk).structured_content["tables"]["rows"])["calls"] == [1, 1, 2]
     assert events[0] == (0.4, 1.0, "trace.json is being read")
 
 

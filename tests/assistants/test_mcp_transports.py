@@ -15,7 +15,6 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-import anyio
 import httpx2
 import pytest
 from assistant import columns
@@ -55,7 +54,7 @@ def test_a_client_starts_the_command_and_asks(runs: Path) -> None:
             assert len((await client.list_tools()).tools) == 18
             return await calls_of_kernels(client)
 
-    assert anyio.run(talk) == [1, 1, 2]
+    assert run_in_thread(talk) == [1, 1, 2]
 
 
 @pytest.mark.slow
@@ -115,7 +114,7 @@ def test_over_http_the_token_is_asked_for_and_strangers_are_refused(
 
     with served(runs) as (address, first_line):
         assert TOKEN in first_line
-        assert anyio.run(talk, address) == [1, 1, 2]
+        assert run_in_thread(talk, address) == [1, 1, 2]
         for headers, status in (
             ({}, 401),
             ({"Authorization": "Bearer wrong"}, 401),
@@ -137,7 +136,7 @@ def test_without_a_token_only_configured_host_names_are_answered(runs: Path) -> 
 
     with served(runs, "--no-token", "--allow-host", "profiles.example") as (address, first_line):
         assert "Bearer" not in first_line
-        assert anyio.run(talk, address) == [1, 1, 2]
+        assert run_in_thread(talk, address) == [1, 1, 2]
         answer = httpx2.post(address, json=LIST, headers={**HEADERS, "Host": "profiles.example"})
         assert answer.status_code != 421
 

@@ -119,7 +119,7 @@ def find_accelerator(kind: str) -> Accelerator:
         except Skip as skip:  # noqa: PERF203 - at most three kinds
             reasons.append(skip.error)
     raise MissingData(
-        "; ".join(dict.fromkeys(reasons)), msg("gpu_kit.device_cpu", "--device cpu runs the kit without an accelerator")
+        "; ".join(dict.fromkeys(reasons)), msg("doctor.device_cpu", "--device cpu runs the kit without an accelerator")
     )
 
 
