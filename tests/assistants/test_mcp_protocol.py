@@ -8,7 +8,7 @@ from typing import Any
 
 import anyio
 import pytest
-from assistant import Assistant, columns, text_of
+from assistant import Assistant, columns, run_in_thread, text_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mcp import Client, MCPError

@@ -17,7 +17,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from assistant import columns
+from assistant import columns, run_in_thread
 from mcp import Client, StdioServerParameters
 from mcp.client.streamable_http import streamable_http_client
 
