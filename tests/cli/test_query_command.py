@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,27 @@ import pytest
 
 from tests.conftest import SAMPLES
 from visualprof.cli import main
+from visualprof.query import sandbox
 from visualprof.query.schema import TABLES
 from visualprof.query.stored import STORED
 
 pytest.importorskip("duckdb")
 RANK0 = str(SAMPLES / "synthetic-4gpu" / "rank0.pt.trace.json.gz")
 SQL = "SELECT name, count(*) AS n, sum(dur) AS total_ns FROM kernel GROUP BY name ORDER BY total_ns DESC"
+
+
+@pytest.fixture(autouse=True)
+def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the memory limit of the command out of this process: browsers that later tests start would crash."""
+    monkeypatch.setattr(sandbox, "limit_address_space", lambda: None)
+
+
+@pytest.mark.slow
+def test_the_command_limits_its_memory() -> None:
+    command = [sys.executable, "-m", "visualprof", "query", RANK0, "SELECT length(repeat('x', 3000000000))"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "memory" in done.stderr
 
 
 def query(capsys: pytest.CaptureFixture[str], *words: object) -> str:

@@ -88,10 +88,7 @@ def launch(playwright: Playwright) -> Browser:
     ]
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         flags.append("--no-sandbox")
-    try:
-        return playwright.chromium.launch(executable_path=chromium(), args=flags)
-    except Error:  # it crashes about once in a thousand starts, which is no fault of a page
-        return playwright.chromium.launch(executable_path=chromium(), args=flags)
+    return playwright.chromium.launch(executable_path=chromium(), args=flags)
 
 
 class Dashboard:
