@@ -52,7 +52,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Recording (span) to read, for a worker with several (default: the first).",
     )
     parser.add_argument(
-        "--tag", default="", metavar="REGEX", help="Tags of `view scalars`; short for --param tag=REGEX."
+        "--tag",
+        action="append",
+        default=[],
+        dest="param",
+        type="tag={}".format,
+        metavar="REGEX",
+        help="Tags of `view scalars`; short for --param tag=REGEX.",
     )
     parser.add_argument(
         "--param",
@@ -90,7 +96,7 @@ def run(args: argparse.Namespace) -> int:
         _warnings.print_warnings(warnings, args.strict)
         return 0
     chosen = view(args.view)
-    params = chosen.parse(parameters([*args.param, *([f"tag={args.tag}"] if args.tag else [])]))
+    params = chosen.parse(parameters(args.param))
     if chosen.subject not in ("trace", "run"):
         subject = subject_of(chosen.subject, args.path)
         answer = chosen.answer(subject, params)
