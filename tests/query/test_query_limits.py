@@ -11,15 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.conftest import SAMPLES, until
+from tests.conftest import until
 from tests.manual_clock import ManualClock
 from visualprof.query.errors import QueryStopped
 from visualprof.query.pipe import Head, QueryMessage, TraceFile
 from visualprof.query.process import QueryFailed, QueryProcess
 from visualprof.query.sandbox import landlock_version
 from visualprof.query.service import MAX_IDLE, REUSE_S, QueryService, TooManyQueries
-from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.graph_capture.files import recording_fingerprint
 
 pytest.importorskip("duckdb")
 ENDLESS = "SELECT count(*) FROM range(100000000) a, range(100000000) b"
@@ -97,14 +95,6 @@ print(file.write(b"x" * 100))
 def test_the_system_ends_a_process_that_uses_too_much_time() -> None:
     program = "from visualprof.query import sandbox\nsandbox.limit_processor_time(0)\nwhile True: pass"
     assert run(program).returncode < 0
-
-
-@pytest.fixture(scope="module")
-def traces() -> list[TraceFile]:
-    path = SAMPLES / "synthetic-4gpu" / "rank0.pt.trace.json.gz"
-    open_trace(path)
-    fingerprint = recording_fingerprint(path)
-    return [TraceFile(str(Cache.default().path(fingerprint)), fingerprint, "rank0")]
 
 
 @pytest.fixture

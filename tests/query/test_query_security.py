@@ -15,8 +15,7 @@ from visualprof.errors import VisualprofError
 from visualprof.query.pipe import Head, TraceFile
 from visualprof.query.sandbox import landlock_version
 from visualprof.query.service import QueryService
-from visualprof.reader.cache import Cache, open_trace
-from visualprof.reader.graph_capture.files import recording_fingerprint
+from visualprof.reader.cache import open_trace
 
 pytest.importorskip("duckdb")
 
@@ -45,14 +44,6 @@ STATEMENTS = (
     *(f"{verb} {rest}" for verb in ("ALTER", "DROP", "TRUNCATE", "DELETE FROM", "UPDATE", "INSERT INTO") for rest in
       ("TABLE kernel", "kernel", "VIEW slice", "raw_string_0", "raw_slice_0", "meta SET key = 1", "args VALUES (1)")),
 )  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def traces() -> list[TraceFile]:
-    path = SAMPLES / "synthetic-4gpu" / "rank0.pt.trace.json.gz"
-    open_trace(path)
-    fingerprint = recording_fingerprint(path)
-    return [TraceFile(str(Cache.default().path(fingerprint)), fingerprint, "rank0")]
 
 
 @pytest.fixture
