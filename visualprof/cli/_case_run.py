@@ -186,11 +186,10 @@ def _device(args: argparse.Namespace, vendor: Vendor) -> str:
 
 
 def _order(args: argparse.Namespace, case: Case, command: Command, stop: threading.Event) -> CaseRequest:
-    import psutil
-
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.command import say
     from visualprof.remote.agent.errors import AgentError, StopRequested
+    from visualprof.remote.agent.machine.processes import default_memory_bytes
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.case_run import CaseRequest
 
@@ -222,7 +221,7 @@ def _order(args: argparse.Namespace, case: Case, command: Command, stop: threadi
         command=command,
         pythons=_pythons(args, tuple(reads)),
         level=level,
-        memory_bytes=round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9),
+        memory_bytes=round(args.memory * GIB) or default_memory_bytes(),
         timeout_s=args.timeout,
         step_timeouts=_step_timeouts(args),
         code=bundle.child_archive(),

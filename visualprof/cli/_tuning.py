@@ -28,7 +28,6 @@ Stage = Literal["advise", "search"]
 REPORT_S, REPORT_POLL_S = 30.0, 0.3  # until the server has read the files of a job that has just ended
 DraftFields = Callable[[dict[str, str]], Json]  # (sha256 of the data by input name) -> draft fields
 
-MEMORY_SHARE = 0.9  # of the total memory, for two processes together
 TRIALS = "work/box/out/search.json"
 NOUN: dict[Stage, str] = {"advise": "advice", "search": "search"}
 
@@ -98,11 +97,10 @@ def _draft_error(errors: list[Json]) -> BadParameter:
 
 def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tuple[Json, str]:
     """Run everything on this machine, in child processes like those of an agent."""
-    import psutil
-
     from visualprof.cli.view import reports_below
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.machine.nvml import Nvml
+    from visualprof.remote.agent.machine.processes import default_memory_bytes
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
@@ -115,7 +113,6 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
     if folder.exists() and not (folder / "job.json").is_file():
         raise BadParameter(f"{folder} is there and no result", "name another folder: -o DIR")
     machine = probe_all([], [], sandbox_level("auto", _say), Nvml(), _say)
-    memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
     with _work_folder(folder, stage) as place:
         queue = _LocalQueue(machine.capabilities, place)
         drafted = queue.drafted(args, asked)
@@ -129,7 +126,7 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
                 files,
                 stages,
                 machine=machine,
-                memory_bytes=memory,
+                memory_bytes=default_memory_bytes(),
                 code=bundle.child_archive(),
                 folder=work,
                 say=_say,

@@ -172,13 +172,12 @@ def _out(target: str, path: Path, kind: Converter) -> Path:
 
 def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], ConversionEnvironment]]:
     """Yield each interpreter with the converters that it has."""
-    import psutil
-
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.command import say
     from visualprof.remote.agent.errors import AgentError
     from visualprof.remote.agent.machine import runtimes
     from visualprof.remote.agent.machine.probe import Interpreter, inspect_interpreter
+    from visualprof.remote.agent.machine.processes import default_memory_bytes
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.conversion import ConversionEnvironment
 
@@ -186,7 +185,7 @@ def _environments(args: argparse.Namespace) -> Iterator[tuple[list[str], Convers
         level = sandbox_level(args.sandbox, say)
     except AgentError as error:
         raise VisualprofError(error.error, error.hint) from None
-    memory = round(args.memory * GIB) or round(psutil.virtual_memory().total * 0.9)
+    memory = round(args.memory * GIB) or default_memory_bytes()
     installed = runtimes.installed_pythons(runtimes.runtimes_folder())
     for python in dict.fromkeys([*args.python, sys.executable, *installed]):
         interpreter = Interpreter(python)

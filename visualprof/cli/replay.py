@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from visualprof.remote.operators import Call
     from visualprof.views.calls import CallsAnswer
 
-MEMORY_SHARE = 0.9
 TIMEOUT_S = 600.0
 
 
@@ -145,11 +144,10 @@ def _run_here(args: argparse.Namespace, call: Call) -> int:
 
 def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, str]:
     """Return the backend's description of the measured call."""
-    import psutil
-
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.machine.nvml import Nvml
     from visualprof.remote.agent.machine.probe import Interpreter
+    from visualprof.remote.agent.machine.processes import default_memory_bytes
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
@@ -168,7 +166,6 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
     )
     brief = Measure(warmup_s=0, min_s=0, max_s=1, min_n=1)  # loading measures the call
     request = Request("", ModelRef("", file.name), [spec], measure=brief, timeout_s=TIMEOUT_S)
-    memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
     code, work = bundle.child_archive(), folder / "work"
     try:
         out = run_local_task(
@@ -176,7 +173,7 @@ def _effective(args: argparse.Namespace, call: Call, folder: Path) -> dict[str, 
             TaskFiles(file),
             ("measure:0",),
             machine=machine,
-            memory_bytes=memory,
+            memory_bytes=default_memory_bytes(),
             code=code,
             folder=work,
             say=_say,

@@ -12,10 +12,16 @@ from dataclasses import dataclass
 import psutil
 
 MARK_VARIABLE = "VISUALPROF_TASK"  # in the environment of every process of a task
+MEMORY_SHARE = 0.9  # of the machine's memory, for a task without a limit
 REFRESH_S = 1.0
 SCRATCH_MOUNTS = ("", "dev", "tmp")
 MAX_SWEEPS = 20  # processes may fork during a sweep
 _PROCESS_ERRORS = (psutil.NoSuchProcess, psutil.AccessDenied, ProcessLookupError, OSError)
+
+
+def default_memory_bytes() -> int:
+    """Return the memory limit of a task without a limit of the user, in bytes."""
+    return round(MEMORY_SHARE * psutil.virtual_memory().total)
 
 
 @dataclass(frozen=True)

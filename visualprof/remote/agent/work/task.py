@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from visualprof.messages import msg
 from visualprof.remote.agent.child_files import free_bytes, link_or_copy, remove_folder
 from visualprof.remote.agent.errors import CANCELLED, SUCCEEDED, LeaseLost, Outcome, StopRequested, failed_outcome
@@ -23,6 +21,7 @@ from visualprof.remote.agent.machine.measuring_lock import hold_device
 from visualprof.remote.agent.machine.monitor import Monitor
 from visualprof.remote.agent.machine.nvml import Nvml
 from visualprof.remote.agent.machine.probe import Machine
+from visualprof.remote.agent.machine.processes import default_memory_bytes
 from visualprof.remote.agent.machine.quiet_host import sample_host_load, wait_for_quiet
 from visualprof.remote.agent.registration import Registration
 from visualprof.remote.agent.state import Journal, Settings, StateFolder
@@ -46,7 +45,6 @@ from visualprof.remote.agent.work.stage_runner import StageRunner, require_sandb
 from visualprof.remote.backends import backend
 from visualprof.remote.protocol import Lease, Runtime, TaskFailure
 
-MEMORY_SHARE = 0.9
 SPARE_BYTES = 64 << 20
 MEASURE_SHARE = 0.85  # share of the measuring stages in the progress, if profile passes follow
 PASS_SHARE = 0.1
@@ -85,7 +83,7 @@ class AgentContext:
     @property
     def memory_bytes(self) -> int:
         """Memory limit of a task."""
-        return self.settings.memory_bytes or round(psutil.virtual_memory().total * MEMORY_SHARE)
+        return self.settings.memory_bytes or default_memory_bytes()
 
 
 class LeasedTask:
