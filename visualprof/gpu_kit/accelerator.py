@@ -42,6 +42,11 @@ class Accelerator:
         return self._module is not None
 
     @property
+    def job_device(self) -> str:
+        """The device as jobs name it: "cpu" or "cuda:0"."""
+        return f"{self.kind}:0" if self.is_device else self.kind
+
+    @property
     def name(self) -> str:
         """Name of the device as its driver gives it; "cpu" for the CPU."""
         return "cpu" if self._module is None else str(self._module.get_device_name(0))

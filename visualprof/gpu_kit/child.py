@@ -7,9 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from visualprof.gpu_kit import Skip, part
-from visualprof.gpu_kit.report import PartReport
-from visualprof.gpu_kit.runner import RESULT, record_part
+from visualprof.gpu_kit import Skip
+from visualprof.gpu_kit.runner import RESULT, record_part, without_checks
 
 
 def main(name: str, kind: str, folder: Path) -> None:
@@ -17,7 +16,7 @@ def main(name: str, kind: str, folder: Path) -> None:
     try:
         result = record_part(name, kind, folder)
     except Skip as skip:
-        result = PartReport(name=name, title=part(name).TITLE, status="skipped", reason=skip.error)
+        result = without_checks(name, "skipped", skip.error)
     (folder / RESULT).write_bytes(msgspec.json.encode(result))
 
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
-
-import psutil
 
 from visualprof.gpu_kit import Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
-MEMORY_SHARE = 0.9
 BATCH = 8
+LATENCY = "median latency, ms"
+RESULT_FILES = ("points.jsonl", "monitor.jsonl", "env.json")
 
 
 def run_job(accelerator: Accelerator, model: Path, backend: str, folder: Path, inputs: list[Any]) -> Path:
@@ -33,39 +33,46 @@ def run_job(accelerator: Accelerator, model: Path, backend: str, folder: Path, i
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.machine.nvml import Nvml
     from visualprof.remote.agent.machine.probe import Interpreter
+    from visualprof.remote.agent.machine.processes import default_memory_bytes
     from visualprof.remote.agent.machine.runtimes import probe_all
     from visualprof.remote.agent.machine.sandbox import sandbox_level
     from visualprof.remote.agent.work.local_task import TaskFiles, run_local_task
     from visualprof.remote.protocol import Measure, ModelRef, Request, Spec, Sweep
 
     machine = probe_all([Interpreter(backend=backend)], [], sandbox_level("auto", _ignore), Nvml(), _ignore)
-    device = accelerator.kind if accelerator.kind == "cpu" else f"{accelerator.kind}:0"
-    spec = Spec(backend, backend, device=device, threads=1 if device == "cpu" else 0)
+    device = accelerator.job_device
+    spec = Spec(backend, backend, device=device, threads=0 if accelerator.is_device else 1)
     if machine.newest_runtime(spec) is None:
         raise Skip(f"this Python has no {backend} for {device}")
     brief = Measure(warmup_s=0.3, min_s=1.5, max_s=3.0, min_n=100)
     request = Request("", ModelRef("", model.name), [spec], inputs=inputs, sweep=Sweep("batch", [BATCH]), measure=brief)
-    memory = round(MEMORY_SHARE * psutil.virtual_memory().total)
     return run_local_task(
         request,
         TaskFiles(model),
         ("measure:0",),
         machine=machine,
-        memory_bytes=memory,
+        memory_bytes=default_memory_bytes(),
         code=bundle.child_archive(),
         folder=folder,
     )
 
 
-def first_point(result: Path) -> dict[str, Any]:
-    """Return the first measured point of a result folder."""
-    with (result / "points.jsonl").open(encoding="utf-8") as lines:
+def keep_result(result: Path, folder: Path) -> list[str]:
+    """Move the files about the measured point from a result folder into the folder of a part; return their names."""
+    for name in RESULT_FILES:
+        shutil.move(result / name, folder / name)
+    return list(RESULT_FILES)
+
+
+def first_point(folder: Path) -> dict[str, Any]:
+    """Return the first measured point."""
+    with (folder / "points.jsonl").open(encoding="utf-8") as lines:
         return json.loads(next(lines))
 
 
-def monitor_rows(result: Path) -> list[dict[str, Any]]:
-    """Return the samples of the monitor of a result folder."""
-    return [json.loads(line) for line in (result / "monitor.jsonl").read_text("utf-8").splitlines()]
+def median_latency_ms(folder: Path) -> float:
+    """Return the median latency of the first measured point."""
+    return first_point(folder)["p50_ns"] / 1e6
 
 
 def limit_threads(accelerator: Accelerator) -> None:

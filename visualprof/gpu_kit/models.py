@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from visualprof.gpu_kit.accelerator import Accelerator
@@ -29,6 +30,25 @@ def transformer(accelerator: Accelerator, batch: int = 16, autocast: bool = Fals
     model = nn.Sequential(nn.TransformerEncoder(layer, 2), nn.Linear(WIDTH, 10)).to(accelerator.kind)
     tokens = accelerator.torch.rand(batch, SEQUENCE, WIDTH, device=accelerator.kind)
     return model, training_step(accelerator, model, tokens, autocast=autocast)
+
+
+class SlowRows:
+    """Rows that each take some time to load."""
+
+    def __init__(self, delay_s: float) -> None:
+        self._delay_s = delay_s
+
+    def __len__(self) -> int:
+        return 1 << 20
+
+    def __getitem__(self, _: int) -> int:
+        time.sleep(self._delay_s)
+        return 0
+
+
+def slow_batches(accelerator: Accelerator, delay_s: float) -> Iterator[Any]:
+    """Return batches of a DataLoader without workers, each of which takes `delay_s` seconds."""
+    return iter(accelerator.torch.utils.data.DataLoader(SlowRows(delay_s), 1))
 
 
 def training_step(

@@ -15,7 +15,10 @@ import msgspec
 
 from visualprof.gpu_kit import Oracle
 from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.answers import answer
 from visualprof.gpu_kit.models import Step
+from visualprof.reader import read_trace
+from visualprof.reader.trace import Trace
 
 STEPS, TIMED_STEPS, ROWS = 5, 10, 10
 RECORDING = "recording.pt.trace.json.gz"
@@ -58,25 +61,22 @@ def record_steps(accelerator: Accelerator, folder: Path, step: Step, **options: 
 
 def read_recording(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the values that the views compute from the recording."""
-    from visualprof.reader import read_trace
-    from visualprof.views import view
+    return recording_values(read_trace(folder / RECORDING), oracle)
 
-    trace = read_trace(folder / RECORDING)
 
-    def answer(name: str) -> Any:
-        return view(name).answer(trace, view(name).parse({}))
-
-    operators, steps = answer("operator").columns, answer("overview").steps
+def recording_values(trace: Trace, oracle: Oracle) -> dict[str, float]:
+    """Return the values of an open recording."""
+    operators, steps = answer(trace, "operator").columns, answer(trace, "overview").steps
     values: dict[str, float] = {"steps": float(len(steps.name))}
     for i, name in enumerate(operators.name):
         values[f"calls of {name}"] = float(operators.calls[i])
         values[f"host self time of {name}, us"] = operators.host_self_ns[i] / 1e3
     if any("kernel" in name for name in oracle.values):
-        kernels = answer("kernel").columns
+        kernels = answer(trace, "kernel").columns
         values["kernel time, us"] = float(sum(kernels.total_ns)) / 1e3
         values["calls of kernels"] = float(sum(kernels.calls))
     if "peak memory, bytes" in oracle.values:
-        devices = [device for device in answer("memory").devices if device.id != "cpu"]
+        devices = [device for device in answer(trace, "memory").devices if device.id != "cpu"]
         values["peak memory, bytes"] = float(max((device.peak_allocated_bytes for device in devices), default=0))
     return values
 

@@ -80,7 +80,7 @@ class Report(msgspec.Struct, kw_only=True):
 def checks_of(part: Part, oracle: Oracle, values: dict[str, float]) -> list[Check]:
     """Return the checks of a part, in the order of its oracle."""
     return [
-        Check(name=name, value=values.get(name), oracle=expected, tolerance=_tolerance(part, name))
+        Check(name=name, value=_plain(values.get(name)), oracle=expected, tolerance=_tolerance(part, name))
         for name, expected in oracle.values.items()
     ]
 
@@ -115,6 +115,11 @@ def markdown(report: Report) -> str:
     for part in report.parts:
         lines += _details(part)
     return "\n".join(lines) + "\n"
+
+
+def _plain(value: float | None) -> float | None:
+    """Return a value that JSON can hold: numbers of numpy cannot be written."""
+    return None if value is None else float(value)
 
 
 def _tolerance(part: Part, name: str) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
-import os
 import shutil
 import signal
 import subprocess
@@ -16,7 +15,8 @@ from pathlib import Path
 import msgspec
 
 from visualprof.gpu_kit import Oracle, part, part_names
-from visualprof.gpu_kit.report import PartReport, Report, checks_of, write
+from visualprof.gpu_kit.report import PartReport, Report, Status, checks_of, write
+from visualprof.remote.agent.machine.processes import signal_tree
 
 ORACLE, RESULT = "oracle.json", "result.json"
 _ORACLES, _RESULTS = msgspec.json.Decoder(Oracle), msgspec.json.Decoder(PartReport)
@@ -65,10 +65,10 @@ def _run_part(name: str, kind: str, folder: Path, deadline: float) -> PartReport
     module = part(name)
     missing = [package for package in module.NEEDS if not importlib.util.find_spec(package)]
     if missing:
-        return _without_checks(name, "skipped", f"needs {', '.join(missing)}")
+        return without_checks(name, "skipped", f"needs {', '.join(missing)}")
     budget_s = min(module.BUDGET_S, deadline - time.monotonic())
     if budget_s < 1:
-        return _without_checks(name, "skipped", f"the kit's {TOTAL_S:g} s are used up")
+        return without_checks(name, "skipped", f"the kit's {TOTAL_S:g} s are used up")
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir()
     started = time.monotonic()
@@ -76,7 +76,7 @@ def _run_part(name: str, kind: str, folder: Path, deadline: float) -> PartReport
     try:
         result = _RESULTS.decode((folder / RESULT).read_bytes())
     except (OSError, msgspec.DecodeError):
-        result = _without_checks(name, "failed", problem)
+        result = without_checks(name, "failed", problem)
     result.took_s = round(time.monotonic() - started, 1)
     (folder / RESULT).write_bytes(msgspec.json.encode(result))
     return result
@@ -91,8 +91,7 @@ def _run_child(arguments: Sequence[str], budget_s: float) -> str:
         try:
             _, errors = child.communicate(timeout=budget_s)
         except BaseException as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(child.pid, signal.SIGKILL)
+            signal_tree(child.pid, signal.SIGKILL)  # jobs of the part have process groups of their own
             child.wait()
             if isinstance(error, subprocess.TimeoutExpired):
                 return f"took more than {budget_s:.0f} s"
@@ -120,8 +119,9 @@ def _checked(name: str, folder: Path, oracle: Oracle) -> PartReport:
     return PartReport(name=name, title=part(name).TITLE, status=status, checks=checks, figures=oracle.figures)
 
 
-def _without_checks(name: str, status: str, reason: str) -> PartReport:
-    return msgspec.convert({"name": name, "title": part(name).TITLE, "status": status, "reason": reason}, PartReport)
+def without_checks(name: str, status: Status, reason: str) -> PartReport:
+    """Return the result of a part that compared nothing."""
+    return PartReport(name=name, title=part(name).TITLE, status=status, reason=reason)
 
 
 def _counts(result: PartReport) -> str:

@@ -1,9 +1,8 @@
-"""Advice about a model, held against a bare loop over the model and over the best candidate."""
+"""Advice about a model, compared with a bare loop over the model and over the conversion."""
 
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,30 +29,15 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     with torch.no_grad():
         script = torch.jit.trace(model.eval(), images)
     torch.jit.save(script, folder / "model.pt")
-    device = accelerator.kind if accelerator.kind == "cpu" else f"{accelerator.kind}:0"
-    command = [sys.executable, "-m", "visualprof", "advise", "model.pt", "--backend", "torch", "--device", device]
+    command = [sys.executable, "-m", "visualprof", "advise", "model.pt", "--backend", "torch", "--device"]
     shape = f"input=float32[batch,3,{IMAGE_SIZE},{IMAGE_SIZE}]"
-    options = [
-        "--threads",
-        "1",
-        "--shape",
-        shape,
-        "--batch",
-        str(BATCH),
-        "--only",
-        CANDIDATE,
-        "--budget",
-        "100",
-        "--format",
-        "json",
-    ]
+    words = f"{accelerator.job_device} --threads 1 --batch {BATCH} --only {CANDIDATE} --budget 100 --format json"
+    options = [*words.split(), "--shape", shape]
     done = subprocess.run([*command, *options], check=True, capture_output=True, text=True, cwd=folder)
     (folder / ADVICE).write_text(done.stdout)
     with torch.no_grad():
         frozen = torch.jit.freeze(script)
         plain_ms, frozen_ms = (accelerator.median_ms(lambda m=m: m(images), 200, 50) for m in (script, frozen))
-    shutil.rmtree(folder / "model-advice", ignore_errors=True)
-    (folder / "model.pt").unlink()
     figures = {"model, ms": plain_ms, "converted, ms": frozen_ms}
     return Oracle(values={"speed-up by freezing": plain_ms / frozen_ms}, figures=figures, files=[ADVICE])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import shutil
 import time
 from pathlib import Path
 from statistics import median
@@ -11,12 +10,12 @@ from typing import Any
 
 from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
-from visualprof.gpu_kit.local_job import BATCH, first_point, run_job
+from visualprof.gpu_kit.local_job import BATCH, LATENCY, keep_result, median_latency_ms, run_job
 
 TITLE = "latency of an ONNX job"
 BUDGET_S = 90
 NEEDS = ("torch", "onnxruntime", "onnx")
-TOLERANCES = {"median latency": 0.02}
+TOLERANCES = {LATENCY: 0.02}
 LAYERS, WIDTH, REPEATS = 6, 1024, 200
 PROVIDERS = {"cuda": "CUDAExecutionProvider", "cpu": "CPUExecutionProvider"}
 
@@ -34,19 +33,15 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     before_ms = _loop_ms(runtime, provider, model)
     result = run_job(accelerator, model, "onnxruntime", folder / "job", [Input("x", "float32", ["batch", WIDTH])])
     after_ms = _loop_ms(runtime, provider, model)
-    for name in ("points.jsonl", "monitor.jsonl", "env.json"):
-        shutil.copyfile(result / name, folder / name)
-    shutil.rmtree(folder / "job")
-    model.unlink()
+    files = keep_result(result, folder)
     figures = {"bare loop before, ms": before_ms, "bare loop after, ms": after_ms}
-    values = {"median latency, ms": (before_ms + after_ms) / 2}
-    return Oracle(values=values, figures=figures, files=["points.jsonl", "monitor.jsonl", "env.json"])
+    values = {LATENCY: (before_ms + after_ms) / 2}
+    return Oracle(values=values, figures=figures, files=files)
 
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the latency that the job reports."""
-    latency_ms = float(first_point(folder)["p50_ns"] / 1e6)
-    return dict.fromkeys(oracle.values, latency_ms)
+    return dict.fromkeys(oracle.values, median_latency_ms(folder))
 
 
 def _write_model(path: Path) -> None:

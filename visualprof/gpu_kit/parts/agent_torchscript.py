@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -10,13 +9,21 @@ from typing import Any
 
 from visualprof.gpu_kit import Oracle
 from visualprof.gpu_kit.accelerator import Accelerator
-from visualprof.gpu_kit.local_job import BATCH, first_point, limit_threads, run_job
+from visualprof.gpu_kit.local_job import (
+    BATCH,
+    LATENCY,
+    first_point,
+    keep_result,
+    limit_threads,
+    median_latency_ms,
+    run_job,
+)
 from visualprof.gpu_kit.models import WIDTH
 
 TITLE = "latency of a TorchScript job"
 BUDGET_S = 90
 NEEDS = ("torch",)
-LATENCY, ENERGY = "median latency, ms", "energy per row, J"
+ENERGY = "energy per row, J"
 TOLERANCES = {LATENCY: 0.02, ENERGY: 0.15}
 ENERGY_S = 2.0
 LAYERS, REPEATS = 6, 200
@@ -40,11 +47,7 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
         accelerator, folder / "model.pt", "torch", folder / "job", [Input("input", "float32", ["batch", width])]
     )
     after_ms = _loop_ms(accelerator, script, rows)
-    for name in ("points.jsonl", "monitor.jsonl", "env.json"):
-        shutil.copyfile(result / name, folder / name)
-    point = first_point(result)
-    shutil.rmtree(folder / "job")
-    (folder / "model.pt").unlink()
+    files = keep_result(result, folder)
     values = {LATENCY: (before_ms + after_ms) / 2}
     if accelerator.kind == "cuda":
         with torch.no_grad():
@@ -52,15 +55,18 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
         values |= {} if joules is None else {ENERGY: joules}
     return Oracle(
         values=values,
-        figures={"bare loop before, ms": before_ms, "bare loop after, ms": after_ms, "runs": float(point["n"])},
-        files=["points.jsonl", "monitor.jsonl", "env.json"],
+        figures={
+            "bare loop before, ms": before_ms,
+            "bare loop after, ms": after_ms,
+            "runs": float(first_point(folder)["n"]),
+        },
+        files=files,
     )
 
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the latency that the job reports."""
-    point = first_point(folder)
-    values = {LATENCY: point["p50_ns"] / 1e6, ENERGY: point["energy_j_per_sample"]}
+    values = {LATENCY: median_latency_ms(folder), ENERGY: first_point(folder)["energy_j_per_sample"]}
     return {name: values[name] for name in oracle.values if values[name] is not None}
 
 

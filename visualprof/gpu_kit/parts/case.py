@@ -23,12 +23,21 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     """Run the case on the device; the oracle is its accuracy in a loop over the same rows without the case."""
     if (vendor := VENDORS.get(accelerator.kind)) is None:
         raise Skip(f"no vendor of cases for {accelerator.kind}")
-    device = accelerator.kind if accelerator.kind == "cpu" else f"{accelerator.kind}:0"
     out = folder / "run"
-    command = [sys.executable, "-m", "visualprof", "case", "run", CASE, "--vendor", vendor, "--device", device]
+    command = [
+        sys.executable,
+        "-m",
+        "visualprof",
+        "case",
+        "run",
+        CASE,
+        "--vendor",
+        vendor,
+        "--device",
+        accelerator.job_device,
+    ]
     subprocess.run([*command, "--compiler", "none", "--out", str(out)], check=True, capture_output=True)
     shutil.move(out / RESULT, folder / RESULT)
-    shutil.rmtree(out)
     return Oracle(values={"accuracy of the validation": _bare_accuracy(accelerator)}, files=[RESULT])
 
 

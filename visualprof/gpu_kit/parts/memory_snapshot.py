@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 from pathlib import Path
-from typing import Any
 
 from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.answers import answer
+from visualprof.reader import read_trace
 
 TITLE = "memory snapshot of a failure"
 BUDGET_S = 40
@@ -40,11 +41,8 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the state at the end of the snapshot, and the size of the failed allocation."""
-    from visualprof.reader import read_trace
-    from visualprof.views import view
-
-    answer: Any = view("snapshot").answer(read_trace(folder / SNAPSHOT), view("snapshot").parse({"at": "end"}))
-    values = {"allocated, bytes": float(answer.allocated_bytes), "reserved, bytes": float(answer.reserved_bytes)}
-    if answer.failure is not None:
-        values["requested by the failed call, bytes"] = float(answer.failure.needed_bytes)
+    state = answer(read_trace(folder / SNAPSHOT), "snapshot", at="end")
+    values = {"allocated, bytes": float(state.allocated_bytes), "reserved, bytes": float(state.reserved_bytes)}
+    if state.failure is not None:
+        values["requested by the failed call, bytes"] = float(state.failure.needed_bytes)
     return {name: values[name] for name in oracle.values if name in values}

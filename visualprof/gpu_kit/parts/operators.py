@@ -1,4 +1,4 @@
-"""The costliest operators of a recording replayed alone, held against their time in a loop of the framework."""
+"""Matrix products of a recording, replayed alone and compared with a loop of the framework."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPLAYS = "replays.json"
 
 
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
-    """Record products of several sizes, replay each shape alone, and time each in a loop of its own."""
+    """Record products of several sizes, replay each shape alone, and time each shape in a plain loop."""
     torch = accelerator.torch
     limit_threads(accelerator)
     pairs = {side: [torch.rand(side, side, device=accelerator.kind) for _ in range(2)] for side in SIDES}
@@ -45,7 +45,7 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the replayed times."""
     replays: dict[str, dict[str, float]] = json.loads((folder / REPLAYS).read_text("utf-8"))
-    return {name: _replayed_ms(replay) for name, replay in replays.items() if name in oracle.values}
+    return {name: replay["median_ns"] / 1e6 for name, replay in replays.items() if name in oracle.values}
 
 
 def _name(side: int) -> str:
@@ -58,8 +58,3 @@ def _replay(accelerator: Accelerator, folder: Path, shape: int) -> dict[str, Any
     options = ["--shape", str(shape), "--run", "--device", accelerator.kind, "--threads", "1", "--format", "json"]
     done = subprocess.run([*command, *options], check=True, capture_output=True, text=True)
     return json.loads(done.stdout)
-
-
-def _replayed_ms(replay: dict[str, float]) -> float:
-    """Return the median time of the replayed call."""
-    return float(replay["median_ns"]) / 1e6

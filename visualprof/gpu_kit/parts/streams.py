@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from statistics import median
 
 from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
-from visualprof.gpu_kit.recording import RECORDING, read_recording, record_steps
+from visualprof.gpu_kit.answers import answer
+from visualprof.gpu_kit.recording import RECORDING, record_steps, recording_values
+from visualprof.reader import read_trace
 
 TITLE = "kernels on two streams"
 BUDGET_S = 40
@@ -37,9 +39,6 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the values of a recording, and the covered kernel time of a step."""
-    from visualprof.reader import read_trace
-    from visualprof.views import view
-
-    overview: Any = view("overview").answer(read_trace(folder / RECORDING), view("overview").parse({}))
-    busy_ms = sorted(overview.steps.kernel_ns)[len(overview.steps.kernel_ns) // 2] / 1e6
-    return read_recording(folder, oracle) | {"device busy per step, ms": busy_ms}
+    trace = read_trace(folder / RECORDING)
+    busy_ms = median(answer(trace, "overview").steps.kernel_ns) / 1e6
+    return recording_values(trace, oracle) | {"device busy per step, ms": busy_ms}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 import shutil
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from visualprof.gpu_kit import Oracle
 from visualprof.gpu_kit.accelerator import Accelerator
+from visualprof.gpu_kit.answers import answer
 from visualprof.gpu_kit.local_job import limit_threads
-from visualprof.gpu_kit.models import Step, cnn
+from visualprof.gpu_kit.models import Step, cnn, slow_batches
 from visualprof.gpu_kit.recording import RECORDING, record_steps
+from visualprof.reader import read_trace
 
 TITLE = "forecasts of changes"
 BUDGET_S = 150
@@ -59,17 +59,12 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the forecasts from the recordings before the changes, and the replayed steps without a change."""
-    from visualprof.reader import read_trace
-    from visualprof.views import view
-
     values: dict[str, float] = {}
-    whatif = view("whatif")
     for name, change in json.loads((folder / CHANGES).read_text("utf-8")).items():
-        trace = read_trace(folder / f"{name}-before.{RECORDING}")
-        forecast: Any = whatif.answer(trace, whatif.parse({"change": change}))
-        values[f"unchanged step of {name}, ms"] = forecast.step.simulated_ns / 1e6
-        if forecast.step.predicted_ns is not None:
-            values[f"step after {name}, ms"] = forecast.step.predicted_ns / 1e6
+        step = answer(read_trace(folder / f"{name}-before.{RECORDING}"), "whatif", change=change).step
+        values[f"unchanged step of {name}, ms"] = step.simulated_ns / 1e6
+        if step.predicted_ns is not None:
+            values[f"step after {name}, ms"] = step.predicted_ns / 1e6
     return {name: values[name] for name in oracle.values if name in values}
 
 
@@ -80,25 +75,13 @@ def _recorded(accelerator: Accelerator, folder: Path, step: Step, name: str) -> 
     return figures["step while recording, ms"]
 
 
-class _SlowRows:
-    """Rows that take `LOADING_S` to load."""
-
-    def __len__(self) -> int:
-        return 1 << 20
-
-    def __getitem__(self, _: int) -> int:
-        time.sleep(LOADING_S)
-        return 0
-
-
 def _plain(accelerator: Accelerator) -> Step:
     return cnn(accelerator, batch=16)[1]
 
 
 def _with_loader(accelerator: Accelerator) -> Step:
     """Return a step that waits for a batch from a DataLoader without workers."""
-    rows: Any = _SlowRows()
-    batches, train = iter(accelerator.torch.utils.data.DataLoader(rows, 1)), _plain(accelerator)
+    batches, train = slow_batches(accelerator, LOADING_S), _plain(accelerator)
 
     def step() -> None:
         next(batches)
@@ -108,7 +91,7 @@ def _with_loader(accelerator: Accelerator) -> Step:
 
 
 def _with_host_work(accelerator: Accelerator) -> Step:
-    """Return a step that does work of its own on the host first."""
+    """Return a step that first computes on the host."""
     train, torch = _plain(accelerator), accelerator.torch
     matrix = torch.rand(400, 400)
 
