@@ -151,7 +151,7 @@ def test_the_process_inherits_no_environment(process: QueryProcess, monkeypatch:
 
 
 class FakeProcess:
-    """A process that answers when it is told to."""
+    """A process that answers when the test lets it."""
 
     def __init__(self, clock: ManualClock, error: Exception | None = None) -> None:
         self._clock, self._error = clock, error

@@ -1,4 +1,4 @@
-"""An ONNX model measured by a job, held against a bare loop over the runtime."""
+"""An ONNX model measured by a job, compared with a bare loop over the runtime."""
 
 from __future__ import annotations
 

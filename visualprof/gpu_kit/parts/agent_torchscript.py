@@ -1,4 +1,4 @@
-"""A TorchScript model measured by a job, held against a bare loop over the same module."""
+"""A TorchScript model measured by a job, compared with a bare loop over the same module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A shipped benchmark case on the device, held against the same network without the case."""
+"""A shipped benchmark case on the device, compared with the same network without the case."""
 
 from __future__ import annotations
 

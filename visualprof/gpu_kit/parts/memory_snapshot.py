@@ -1,4 +1,4 @@
-"""A memory snapshot after a provoked failure, held against the allocator's own numbers."""
+"""A memory snapshot after a provoked failure, compared with the allocator's own numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fastest products and copies of this device, held against the datasheet that rooflines use."""
+"""The fastest products and copies of this device, compared with the datasheet that rooflines use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forecasts of changes, held against the step time that was measured after the change."""
+"""Forecasts of changes, compared with the step time that was measured after the change."""
 
 from __future__ import annotations
 
