@@ -76,6 +76,7 @@ workers = 0
 swift_dir = {etc}
 user = {user}
 log_address = {etc}/no-log
+fallocate_reserve = 0
 [pipeline:main]
 pipeline = {kind}-server
 [app:{kind}-server]
