@@ -28,6 +28,13 @@ export function runSpans(run: Run): Span[] {
   return run.workers.flatMap((worker) => worker.spans);
 }
 
+export type EmptyState = "data" | "bare";
+
+/** The state of a run without recordings. */
+export function emptyState(run: Run): EmptyState {
+  return run.data ? "data" : "bare";
+}
+
 const BUSY_STATES: ReadonlySet<SpanState> = new Set(["waiting", "parsing", "growing"]);
 
 const busy = computed(() =>

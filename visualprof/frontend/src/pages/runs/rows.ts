@@ -9,7 +9,8 @@ export interface RunRow {
   /** The recording that the overview shows first. */
   first: Span | null;
   steps: number | null;
-  size_bytes: number;
+  /** Null without recordings: the size of run data is not known. */
+  size_bytes: number | null;
   warnings: number;
   /** Number of files that are not read yet. */
   unread: number;
@@ -52,7 +53,7 @@ export function toRow(run: Run, headline: RunHeadline | null | undefined): RunRo
     run,
     first,
     steps: first && first.state === "ready" ? first.steps.length : null,
-    size_bytes: spans.reduce((sum, span) => sum + span.size_bytes, 0),
+    size_bytes: first && spans.reduce((sum, span) => sum + span.size_bytes, 0),
     warnings: spans.reduce((sum, span) => sum + span.warnings.length, 0),
     unread: count(["waiting", "parsing"]),
     failed: count(["failed"]),
