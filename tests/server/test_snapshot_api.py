@@ -106,6 +106,13 @@ def test_a_filter_applies_to_tiles(trace: Trace) -> None:
     assert max(tile["allocated_bytes"]) > leak  # the curves are those of the device
 
 
+def test_the_map_marks_the_blocks_that_match(trace: Trace) -> None:
+    pieces = body(trace, "map", at="end", line="/job/metrics.py:22 remember")["pieces"]["columns"]
+    matching = [size for size, matches in zip(pieces["requested_bytes"], pieces["matches"], strict=True) if matches]
+    assert sum(matching) == sum(TRUTH["leak"]["bytes_per_step"])
+    assert not any(matches for matches, block in zip(pieces["matches"], pieces["block"], strict=True) if block < 0)
+
+
 def test_a_tile_with_a_version_never_changes(site: Site, trace: Trace) -> None:
     version = ask(site, "meta").get_json()["version"]
     answer = ask(site, "tile", level=2, index=0, v=version)

@@ -20,7 +20,7 @@ from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.services import Services
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Selection, Table, select_rows
-from visualprof.views.measure.heap.block_filter import BlockFilter, filter_of
+from visualprof.views.measure.heap.block_filter import BlockFilter, filter_of, filtered_blocks
 from visualprof.views.measure.heap.call_tree import flame_nodes
 from visualprof.views.measure.heap.choice import choose_device, choose_entry, heap_of
 from visualprof.views.measure.heap.holders import select_blocks
@@ -85,8 +85,8 @@ class HeapTileQuery(BlocksFilter, kw_only=True):
     ) = None
 
 
-class MapQuery(HeapQuery):
-    """A moment of a device."""
+class MapQuery(BlocksFilter):
+    """A moment of a device, and the conditions of the blocks that are marked."""
 
     at: At = "peak"
     max_pieces: Annotated[int, Meta(ge=100, le=MAX_PIECES, description="small neighbors are merged above it")] = (
@@ -346,7 +346,9 @@ def compute_map(trace: Trace, query: MapQuery) -> HeapMap:
         largest_free_bytes=sums.largest_free,
         rounding_bytes=sums.rounding,
         segments=Table(columns=segment_columns(trace, now, layout.ranges), total_rows=len(now.ranges)),
-        pieces=Table(columns=piece_columns(trace, now, layout, in_the_way)),
+        pieces=Table(
+            columns=piece_columns(trace, now, layout, in_the_way, filtered_blocks(trace, device, filter_of(query)))
+        ),
         merged_below_bytes=layout.merged_below,
     )
 

@@ -114,6 +114,7 @@ class SegmentPieceColumns(Columns):
         category: Role of the memory; None unless it is a block.
         block: Number of the block, -1 for other pieces.
         in_the_way: Whether this block must be released first for the failed allocation, if this is its moment.
+        matches: Whether this block meets the conditions; False for other pieces.
     """
 
     segment: kinds.IdentifierColumn
@@ -125,6 +126,7 @@ class SegmentPieceColumns(Columns):
     category: kinds.WordColumn
     block: kinds.IdentifierColumn
     in_the_way: kinds.FlagColumn
+    matches: kinds.FlagColumn
 
 
 class BlockColumns(Columns):
@@ -220,14 +222,17 @@ def segment_columns(trace: Trace, now: Moment, shown: Ints) -> SegmentColumns:
     )
 
 
-def piece_columns(trace: Trace, now: Moment, layout: SegmentMap, in_the_way: Ints) -> SegmentPieceColumns:
+def piece_columns(
+    trace: Trace, now: Moment, layout: SegmentMap, in_the_way: Ints, matching: Ints
+) -> SegmentPieceColumns:
     """Return the pieces of ranges.
 
     Args:
         trace: A memory snapshot.
         now: The moment.
         layout: Its ranges and pieces.
-        in_the_way: Rows of the blocks that are marked.
+        in_the_way: Rows of the blocks that must be released first.
+        matching: Rows of the blocks that meet the conditions.
     """
     heap, labels = heap_of(trace), block_labels(trace, "category")
     starts = heap.ranges.addr[now.ranges[layout.ranges]]
@@ -243,6 +248,7 @@ def piece_columns(trace: Trace, now: Moment, layout: SegmentMap, in_the_way: Int
         category=LazyTextColumn(category, [*labels.names, None].__getitem__),
         block=layout.block,
         in_the_way=np.isin(layout.block, in_the_way),
+        matches=np.isin(layout.block, matching),
     )
 
 

@@ -1,5 +1,5 @@
 // Export of frames to the formats of other programs.
-import { framePath, type Tree } from "./tree";
+import { framePath, type Tree } from "../../charts/flame-tree";
 
 /** One line `caller;function 12` per frame with self time, in ns: the input of flamegraph.pl and compatible tools. */
 export function toCollapsedStacks(tree: Tree): string {

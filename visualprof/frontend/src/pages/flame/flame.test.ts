@@ -1,7 +1,7 @@
 import { describe, expect, it } from "vitest";
 import { toCollapsedStacks, toSpeedscope } from "./files";
 import { frameKind } from "./kinds";
-import { matchBase, layOutFrames, framePath, search, buildTree } from "./tree";
+import { matchBase, layOutFrames, framePath, search, buildTree } from "../../charts/flame-tree";
 
 // main (10) calls b (6, called second) and a (3, called first); b calls a (2).
 const COLUMNS = {

@@ -1,9 +1,9 @@
 // Draws the visible frames on a canvas, at most once per screen frame.
-import { categoryColor, TEXT_COLORS } from "../../charts/palette";
-import { Frames, get2dContext } from "../../canvas/frames";
-import { hex, mixColors, rgb, type Rgb, type ThemeName } from "../../lib/color";
-import { displayText } from "../../lib/text";
-import type { Base, SearchMatches, Layout, Tree } from "./tree";
+import { categoryColor, TEXT_COLORS } from "./palette";
+import { Frames, get2dContext } from "../canvas/frames";
+import { hex, mixColors, rgb, type Rgb, type ThemeName } from "../lib/color";
+import { displayText } from "../lib/text";
+import type { Base, SearchMatches, Layout, Tree } from "./flame-tree";
 
 export const ROW_PX = 19;
 const FONT = "11.5px system-ui, sans-serif";

@@ -1,5 +1,5 @@
 // The frames of a flame graph as columns, matched with the frames of a base, and their layout.
-import type { Columns } from "../../api";
+import type { Columns } from "../api";
 
 export interface Tree {
   name: readonly string[];
