@@ -15,7 +15,7 @@ from visualprof.reader.logdir.layout import RunPath, StatedRank, natural_key, pa
         ("r/node1_4711.1623143089861234567.pt.trace.json", RunPath("r", "node1_4711", "1623143089861234567", -1)),
         (
             "r/resnet50_num_workers_0__worker0.1623143089861.pt.trace.json.gz",
-            RunPath("r", "resnet50_num_workers_0__worker0", "1623143089861", 0),
+            RunPath("r", "resnet50_num_workers_0__worker0", "1623143089861", 0, "resnet50_num_workers_0"),
         ),
         # Paddle, VisualDL
         (

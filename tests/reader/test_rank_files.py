@@ -75,3 +75,35 @@ def test_a_restarted_server_still_knows_the_ranks(tmp_path: Path, runs: Path) ->
     again = shown(Server(tmp_path).logdir.listing())
     assert set(again) == set(shown(first.logdir.listing())) == {"exp", "numbered"}
     assert [worker for worker, _ in again["numbered"]] == ["profile_0", "profile_1"]
+
+
+def torch_name(words: str, rank: int, stamp: int) -> str:
+    """Return a file name of torch's trace handler."""
+    return f"{words}_rank{rank}.{1_623_143_089_861 + stamp}.pt.trace.json"
+
+
+UNSTATED = json.dumps({"schemaVersion": 1, "traceEvents": json.loads(stated(0))["traceEvents"]})
+
+
+def test_experiments_in_one_folder_are_runs_of_their_own(tmp_path: Path) -> None:
+    """Both experiments have a rank 0, so that they cannot be processes of one run."""
+    for words, rank, stamp in (("cnn", 0, 1), ("cnn", 1, 2), ("bert", 0, 3), ("bert", 1, 4)):
+        write(tmp_path / "runs" / "exp" / torch_name(words, rank, stamp), UNSTATED)
+    apart = {f"exp/{words}": [(f"{words}_rank{rank}", rank) for rank in (0, 1)] for words in ("bert", "cnn")}
+    assert shown(scan_profiles([tmp_path / "runs"])) == apart
+    assert shown(Server(tmp_path).logdir.listing()) == apart
+
+
+def test_hosts_with_different_ranks_are_one_run_until_a_rank_is_there_twice(tmp_path: Path) -> None:
+    folder = tmp_path / "runs" / "exp"
+    for words, rank, stamp in (("node7", 0, 1), ("node7", 0, 2), ("node8", 1, 1)):
+        write(folder / torch_name(words, rank, stamp), UNSTATED)
+    server = Server(tmp_path)
+    joined = {"exp": [("node7_rank0", 0), ("node8_rank1", 1)]}  # the first has two recordings
+    assert shown(server.logdir.listing()) == joined
+    write(folder / torch_name("node9", 1, 1), UNSTATED)
+    server.logdir.rescan()
+    assert set(shown(server.logdir.listing())) == {"exp/node7", "exp/node8", "exp/node9"}
+    (folder / torch_name("node9", 1, 1)).unlink()
+    server.logdir.rescan()
+    assert shown(server.logdir.listing()) == joined

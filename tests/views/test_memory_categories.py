@@ -167,6 +167,7 @@ def test_without_modules_and_stacks_their_columns_are_absent(write: Write) -> No
     result = answer("memory", path)
     assert not {"module", "source", "call_stack", "category"} & result["events"]["columns"].keys()
     assert (result["categories"], result["category_source"]) == (None, None)
+    assert result["peak"]["categories"] is None  # and not "unknown" for all of it
 
 
 def test_allocations_without_addresses_have_no_derived_category() -> None:

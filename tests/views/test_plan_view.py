@@ -115,6 +115,24 @@ def test_a_fused_optimizer_keeps_its_longest_operator_and_its_kernels(write: Wri
     assert rung["code"] == "torch.optim.SGD(parameters, fused=True)"
 
 
+def test_the_remedy_for_launches_names_the_optimizer_of_the_recording_or_none(write: Write) -> None:
+    """Launches take longer than their kernels; the optimizer is SGD, one without a fused form, or is not annotated."""
+
+    def code(name: str, events: Events) -> str:
+        findings = answer("findings", write(events, name, deviceProperties=[NARROW]))["findings"]
+        return next(finding["code"] for finding in findings if finding["id"] == "many_small_kernels")
+
+    compiled = 'model = torch.compile(model, mode="reduce-overhead")'
+    calls = [event_row for event_row in launched(40, 24, 4) if not event_row["name"].startswith("ProfilerStep")]
+    optimizer = event("Optimizer.step#SGD.step", 0, 900, "user_annotation")
+    operators = [event("aten::add_", 24 * n, 20) for n in range(40)]
+    marks = [event_row for event_row in launched(40, 24, 4) if event_row["name"].startswith("ProfilerStep")]
+    sgd = [*marks, optimizer, *operators, *calls]
+    assert code("sgd.json", sgd) == f"{compiled}; torch.optim.SGD(parameters, fused=True)"
+    lbfgs = [{**row, "name": row["name"].replace("SGD", "LBFGS")} for row in sgd]
+    assert code("lbfgs.json", lbfgs) == code("plain.json", launched(40, 24, 4)) == compiled
+
+
 @pytest.mark.parametrize("events", [optimizing("aten::_fused_sgd_"), optimizing(optimizer="LBFGS")])
 def test_an_optimizer_that_is_fused_or_has_no_fused_form_is_not_a_lever(write: Write, events: Events) -> None:
     assert "fused_optimizer" not in [row["lever"] for row in rows(plan(write, events))]

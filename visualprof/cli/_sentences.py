@@ -11,6 +11,7 @@ from visualprof.mcp.definitions import texts
 
 if TYPE_CHECKING:
     from visualprof.views.findings import Finding, FindingsAnswer, RemarkRow
+    from visualprof.views.plan import PlanAnswer
 
 _FACT = re.compile(r"%(\w+)%")
 _OPTIONAL = re.compile(r"\[([^\]]*)\]")
@@ -64,13 +65,19 @@ def fill(text: str, values: Mapping[str, str]) -> str:
     return _FACT.sub(lambda fact: values.get(fact[1], "–"), text)
 
 
-def conclusions(answer: FindingsAnswer) -> Iterator[str]:
-    """Yield sentences about all findings: their joint saving, or that no finding was made."""
+def conclusions(answer: FindingsAnswer, plan: PlanAnswer | None) -> Iterator[str]:
+    """Yield sentences about all findings: their joint saving, or that no finding was made.
+
+    A plan predicts the step after all its changes, so that a second forecast would contradict it.
+    """
     page, together = texts()["overview"], answer.together
     if not answer.findings and _DOUBTS.isdisjoint(remark.id for remark in answer.remarks):
         yield page["no_findings"]
     best = max((finding.gain_ns_per_step or 0 for finding in answer.findings), default=0)
-    if together is not None and together.findings > 1 and together.gain_ns > _MIN_JOINT_RATIO * best:
+    is_planned = plan is not None and any(ns is not None for ns in plan.rungs.columns.step_ns)
+    if is_planned or together is None or together.findings < 2:
+        return
+    if together.gain_ns > _MIN_JOINT_RATIO * best:
         yield page["together"].format(
             n=together.findings,
             before=cell("ns", answer.measured_ns),

@@ -114,7 +114,8 @@ def run_markdown(
     lines = ["### visualprof\n", _headline(path, overview)]
     lines += [f"- :warning: {_escaped(warning)}" for warning in warnings]
     lines += [_markdown(_average(overview))] if overview.steps.name else []
-    lines += _findings(findings, overview.headline.step_median_ns is not None) if findings is not None else []
+    stepped = overview.headline.step_median_ns is not None
+    lines += _findings(findings, plan, stepped) if findings is not None else []
     lines += _plan(plan) if plan is not None else []
     for view, shown in tops.items():
         filled = [
@@ -150,7 +151,7 @@ def _average(overview: OverviewAnswer) -> Table[dict[str, Column]]:
     return Table(columns=columns, kinds={"part": "word", "mean_ns": "ns", "share_ratio": "ratio"})
 
 
-def _findings(answer: FindingsAnswer, stepped: bool) -> Iterator[str]:
+def _findings(answer: FindingsAnswer, plan: PlanAnswer | None, stepped: bool) -> Iterator[str]:
     """Yield the findings with the sentences of the web UI, or remarks if the answer has no findings."""
     yield f"\n#### {texts()['overview']['findings']}\n"
     for remark in answer.remarks if not answer.findings else ():
@@ -159,7 +160,7 @@ def _findings(answer: FindingsAnswer, stepped: bool) -> Iterator[str]:
         text = _escaped(" ".join(filter(None, [saving(finding, stepped), explanation(answer, finding, stepped)])))
         remedy = f" `{finding.code}`" if finding.code else ""
         yield f"- **{title(finding.id)}** ({severity(finding)}): {text}{remedy}"
-    yield from (f"- {_escaped(sentence)}" for sentence in conclusions(answer))
+    yield from (f"- {_escaped(sentence)}" for sentence in conclusions(answer, plan))
 
 
 def _plan(answer: PlanAnswer) -> Iterator[str]:

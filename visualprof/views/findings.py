@@ -16,7 +16,7 @@ from visualprof.views.answers.table import Answer
 from visualprof.views.measure.findings.detection import Confidence, Detection, Rule, RuleContext, Severity
 from visualprof.views.measure.findings.remarks import RemarkId, find_remarks
 from visualprof.views.measure.launches.launch import is_device_work
-from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks
+from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks, transfer_part_ns
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis
 from visualprof.views.measure.ranks.straggler_report import Straggler
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
@@ -259,7 +259,7 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswe
     if share is not None:
         findings = [part for finding in findings for part in _split(finding, share, step_ns)]
     late = late_ranks(run, worker)
-    wait_ns = sum(finding.most_ns_per_step or 0 for finding in findings if finding.id == "waiting_for_ranks")
+    wait_ns = sum(int(finding.evidence["wait_ns"]) for finding in findings if finding.id == "waiting_for_ranks")
     wait_ns = min(wait_ns, late.delay_ns)
     findings = [
         *(_straggler_finding(straggler, step_ns, wait_ns) for straggler in late.stragglers),
@@ -323,9 +323,13 @@ def _split(finding: Finding, share: float, step_ns: int) -> Iterator[Finding]:
         yield finding
         return
     spent = int(finding.evidence["communication_ns"])
-    wait_ns = round(share * spent)
-    numbers = {"transfer_ns": spent - wait_ns, "wait_ns": wait_ns}
-    for name, most in (("waiting_for_ranks", wait_ns), ("communication_bound", spent - wait_ns)):
+    transfer_ns = transfer_part_ns(spent, share)
+    wait_ns = spent - transfer_ns
+    numbers = {"transfer_ns": transfer_ns, "wait_ns": wait_ns}
+    # Without all communication, the replay of the rank may gain less than its exposed time.
+    gain = spent if finding.gain_ns_per_step is None else min(spent, finding.gain_ns_per_step)
+    bound = transfer_part_ns(gain, share)
+    for name, most in (("waiting_for_ranks", gain - bound), ("communication_bound", bound)):
         is_transfer = name == "communication_bound"
         yield replace(
             finding,

@@ -17,7 +17,7 @@ from visualprof.views.levers.catalog import LEVERS
 from visualprof.views.measure.findings.detection import RuleContext
 from visualprof.views.measure.findings.levers import Detections, Estimate, Lever, lever_estimate
 from visualprof.views.measure.launches.launch import is_device_work
-from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks
+from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks, transfer_part_ns
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis
 from visualprof.views.measure.ranks.straggler_report import Straggler
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
@@ -204,6 +204,8 @@ def _open_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[
                 rungs.append(_Rung(option, throughput_ratio=ratio))
         elif estimate.bound:
             most = ladder.step_ns - ladder.step_ns_with(estimate.bound)
+            if not estimate.change and estimate.most_ns is not None:  # the bound removes the cause
+                most = min(most, estimate.most_ns)
             if most >= MIN_BOUND_RATIO * step_ns:
                 rungs.append(_Rung(option, most_ns=most))
         elif not estimate.change and (estimate.most_ns is None or estimate.most_ns >= MIN_BOUND_RATIO * step_ns):
@@ -265,7 +267,7 @@ def _without_waiting(answer: PlanAnswer, share: float | None) -> PlanAnswer:
         return answer
     is_communication = [lever == COMMUNICATION_LEVER for lever in columns.lever]
     most_ns = [
-        ns if ns is None or not is_part else round(ns * (1 - share))
+        ns if ns is None or not is_part else transfer_part_ns(ns, share)
         for ns, is_part in zip(columns.most_ns, is_communication, strict=True)
     ]
     least_ns = MIN_BOUND_RATIO * answer.baseline_ns

@@ -21,9 +21,11 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
 - Any other file is its own run, `folder/stem`, or `folder` if both have the same name (`cnn/cnn.pt.trace.json`); a time
   stamp at its end is the span. Several such files that state different ranks are one run, the run of their folder
   (`logdir.rank_files`).
+- If files that torch names after a process have the same rank and different other words (`cnn_worker0.1623143089861`,
+  `bert_worker0.1623213129365`), the words name their runs: `folder/cnn`, `folder/bert` (`logdir.same_ranks`).
 
-Except for the last rule, only the file itself decides, never its neighbors, so an id, and thus a link, stays valid when
-other files appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the
+Except for the last two rules, only the file itself decides, never its neighbors, so an id, and thus a link, stays valid
+when other files appear or disappear. Files directly in the log directory form the run `.`, shown under the name of the
 directory.
 """
 
@@ -88,12 +90,15 @@ class RunPath(msgspec.Struct, frozen=True):
         worker: Worker id.
         stamp: Time stamp, "" if the name has none.
         rank: Rank, -1 if neither the file nor its name has one.
+        words: Words of the name next to the rank that may name an experiment or a host, for a file of torch in the run
+            of its folder; "" otherwise.
     """
 
     run: str
     worker: str
     stamp: str
     rank: int
+    words: str = ""
 
 
 class StatedRank(msgspec.Struct, frozen=True):
@@ -136,9 +141,8 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
         stamp_match = leading
     worker, stamp = (stamp_match["worker"], stamp_match["stamp"]) if stamp_match else (stem, "")
     rank, base = _find_rank(worker, stated)
-    by_process = bool(stamp_match) and (
-        stamp_match.re in (_CAPTURE_STAMP, _PADDLE_STAMP) or (torch and stamp_match.re is _EPOCH_STAMP)
-    )
+    by_torch = torch and stamp_match is not None and stamp_match.re is _EPOCH_STAMP
+    by_process = by_torch or (stamp_match is not None and stamp_match.re in (_CAPTURE_STAMP, _PADDLE_STAMP))
     if (
         by_process
         or _HOSTS_FOLDER.search(folder)
@@ -150,7 +154,8 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
         run = folder
     else:
         run = f"{folder}/{base}" if folder else base
-    return RunPath(run, worker, stamp, rank)
+    is_rank_in_name = _find_rank(worker, NO_RANK)[0] >= 0
+    return RunPath(run, worker, stamp, rank, base if by_torch and is_rank_in_name else "")
 
 
 def _parse_ascend_folder(folder: str, stated: StatedRank) -> RunPath | None:

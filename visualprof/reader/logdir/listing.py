@@ -16,6 +16,7 @@ from visualprof.errors import NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.layout import NO_RANK, RunPath, StatedRank, natural_key, parse_run_path, recording_order
 from visualprof.reader.logdir.rank_files import RankFiles
+from visualprof.reader.logdir.same_ranks import SameRanks
 from visualprof.reader.logdir.scan import (
     STEP_TIMES_SUFFIX,
     LiveFolder,
@@ -197,6 +198,7 @@ class RunIndex:
         self._spans: dict[str, dict[str, Span]] = {}
         self._run_of: dict[str, str] = {}  # by file
         self._rank_files = RankFiles()
+        self._same_ranks = SameRanks()
         self._extras: dict[str, RunExtras] = {}
         self._order: list[tuple[tuple[Any, ...], str]] = []
         # Cached runs, and the last revision of all runs, including deleted ones, in order of the revisions.
@@ -208,15 +210,21 @@ class RunIndex:
 
     def set_span(self, span: Span) -> None:
         """Show a span, in place of an earlier span of the same file."""
-        for shown in self._rank_files.update(span.log_file.file, span):
-            self._show(shown)
+        self._show_files(self._rank_files.update(span.log_file.file, span))
 
     def drop(self, span: Span) -> None:
         """Remove a span."""
         file = span.log_file.file
         self._remove(file)
-        for shown in self._rank_files.update(file, None):
+        self._show_files(self._rank_files.update(file, None))
+        for shown in self._same_ranks.update(file, None):
             self._show(shown)
+
+    def _show_files(self, spans: Iterable[Span]) -> None:
+        """Show spans, unless their names put them into other runs."""
+        for span in spans:
+            for shown in self._same_ranks.update(span.log_file.file, span):
+                self._show(shown)
 
     def run_of(self, file: str) -> str:
         """Return the id of the run that shows a file, "" if it is not shown."""

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import re
-
-import numpy as np
 from msgspec.structs import replace
 
-from visualprof.reader.trace import Category, TrackKind
-from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.columns.groups import distinct
 from visualprof.views.measure.columns.intervals import span_length, union
 from visualprof.views.measure.findings.detection import RuleContext, longest_event
 from visualprof.views.measure.findings.levers import Detections, Estimate, detected_estimate
+from visualprof.views.measure.findings.optimizers import unfused_optimizer
 from visualprof.views.measure.launches.launch import is_operator
 from visualprof.views.measure.names.tensor_core import match_names
 from visualprof.views.measure.steps.stages import find_stages, unknown_stages
 
 MIN_LAUNCHES = 100  # as in the rule many_small_kernels
-WITH_FUSED = re.compile(r"^Optimizer\.step#(?:Adam|AdamW|SGD|Adagrad)\.step$")  # optimizers of torch that take fused
 
 
 def worker_processes(_: RuleContext, detections: Detections) -> Estimate | None:
@@ -54,29 +49,21 @@ def fused_optimizer(context: RuleContext, _: Detections) -> Estimate | None:
 
     The kernels keep their time, although a fused one reads and writes less.
     """
-    trace, events = context.trace, context.trace.events
-    is_range = (events.category == Category.OPTIMIZER) & trace.track_mask(TrackKind.THREAD)
-    is_range &= match_names(trace, events.name, lambda name: WITH_FUSED.match(name) is not None)
-    ranges = np.flatnonzero(is_range)
-    if not context.has_gpu_kernels() or not len(ranges):
+    optimizer = unfused_optimizer(context.trace) if context.has_gpu_kernels() else None
+    if optimizer is None:
         return None
-    operators = np.flatnonzero(is_operator(trace)).astype(np.int32)
-    operators = operators[nearest_ancestor(events.parent, is_range, operators) >= 0]
-    if not len(operators) or match_names(trace, events.name[operators], lambda name: "_fused_" in name).any():
-        return None
+    events, operators, ranges = context.trace.events, optimizer.operators, optimizer.ranges
     spans, range_ns = union(events.ts[operators], events.end[operators]), int(events.dur[ranges].sum())
     saved_ns = span_length(spans) - len(ranges) * int(events.dur[operators].max())
     if saved_ns <= 0:
         return None
-    names = [trace.strings[int(name_id)] for name_id in distinct(events.name[ranges])]
-    optimizer = names[0].removeprefix("Optimizer.step#").removesuffix(".step")
     return Estimate(
-        subject=optimizer,
-        code={"pytorch": f"torch.optim.{optimizer}(parameters, fused=True)"},
-        change="; ".join(f"host[{name}]*{1 - saved_ns / range_ns:.3g}" for name in names),
+        subject=optimizer.name,
+        code={"pytorch": optimizer.fused_code},
+        change="; ".join(f"host[{name}]*{1 - saved_ns / range_ns:.3g}" for name in optimizer.range_names),
         most_ns=context.covered_ns(spans),
         link="/operator",
-        extent=longest_event(trace, ranges),
+        extent=longest_event(context.trace, ranges),
     )
 
 

@@ -14,6 +14,7 @@ from visualprof.reader.trace import Category
 from visualprof.views.measure.columns.groups import distinct
 from visualprof.views.measure.columns.intervals import merge, subtract
 from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext, densest_burst
+from visualprof.views.measure.findings.optimizers import unfused_optimizer
 from visualprof.views.measure.steps.windows import device_kernels
 
 MIN_LAUNCHES = 100  # launches
@@ -36,14 +37,21 @@ def detect(context: RuleContext) -> Iterator[Detection]:
         kernel_mean = round(float(events.dur[work].mean()))
         ratio = float(short.mean())
         numbers = {"calls": len(calls), "short_kernel_ratio": ratio, "kernel_mean_ns": kernel_mean, "launch_ns": spent}
-        yield Detection(numbers, "/idle", densest_burst(context.trace, calls[short]), idle, "launch=0")
+        burst, code = densest_burst(context.trace, calls[short]), _code(context)
+        yield Detection(numbers, "/idle", burst, idle, "launch=0", code=code)
+
+
+def _code(context: RuleContext) -> dict[str, str]:
+    """Return the remedy with the optimizer of the recording, if that has a fused implementation."""
+    optimizer = unfused_optimizer(context.trace)
+    return {} if optimizer is None else {"pytorch": f"{RULE.code['pytorch']}; {optimizer.fused_code}"}
 
 
 RULE = Rule(
     detect,
     "medium",
     {
-        "pytorch": 'model = torch.compile(model, mode="reduce-overhead"); AdamW(parameters, fused=True)',
+        "pytorch": 'model = torch.compile(model, mode="reduce-overhead")',
         "paddle": "model = paddle.jit.to_static(model, full_graph=True)",
         "megengine": "@megengine.jit.trace(symbolic=True)",
         "onnxruntime": 'providers=[("CUDAExecutionProvider", {"enable_cuda_graph": "1"})]',

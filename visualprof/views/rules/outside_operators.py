@@ -29,7 +29,9 @@ def detect(context: RuleContext) -> Iterator[Detection]:
         context.longest_extent(between, context.events_of(Category.OP)),
         removal_change(context.trace, function),
     )
-    yield Detection(numbers, "/overview?chart=steps", extent, spent, change)
+    has_frames = bool((context.trace.events.category == Category.PYTHON).any())
+    variant = "with_frames" if has_frames else ""
+    yield Detection(numbers, "/overview?chart=steps", extent, spent, change, variant=variant)
 
 
 RULE = Rule(detect, "low")

@@ -70,6 +70,7 @@ class MemoryPeak(msgspec.Struct):
     Attributes:
         known_bytes: Part that was allocated during the profile.
         allocations: Number of allocations of that part. `alive_at=peak` lists them.
+        categories: None if no category is known.
     """
 
     ts_ns: kinds.Duration | None
@@ -78,7 +79,7 @@ class MemoryPeak(msgspec.Struct):
     allocations: kinds.Count | UnsetType = UNSET
     operators: Table[ShareColumns] | UnsetType = UNSET
     modules: Table[ShareColumns] | UnsetType | None = UNSET
-    categories: Table[ShareColumns] | UnsetType = UNSET
+    categories: Table[ShareColumns] | UnsetType | None = UNSET
 
 
 class MemoryPlaces:
@@ -244,7 +245,7 @@ def memory_peak(
         modules=Table(columns=_shares(modules, lambda i: places.module_text(i) or "", size))
         if (modules >= 0).any()
         else None,
-        categories=Table(columns=by_kind),
+        categories=Table(columns=by_kind) if set(by_kind.name) - {"unknown"} else None,
     )
 
 

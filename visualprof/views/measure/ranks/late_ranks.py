@@ -31,3 +31,8 @@ def late_ranks(run: RunAnalysis, worker: str) -> LateRanks:
     rank = run.process_groups.ranks[run.workers.index(worker)]
     waited_for = [late.own_excess_ns for late in stragglers if rank not in late.ranks]
     return LateRanks(stragglers, max([0, *waited_for]))
+
+
+def transfer_part_ns(exposed_ns: int, waiting_share: float) -> int:
+    """Return the transfer in exposed communication, without the waiting for other ranks."""
+    return exposed_ns - round(waiting_share * exposed_ns)
