@@ -40,7 +40,7 @@ def test_there_are_four_examples() -> None:
 def test_the_magic_takes_paths_parameters_and_a_name_for_the_result() -> None:
     pytest.importorskip("duckdb")
     namespace: dict[str, Any] = {}
-    sql = "SELECT count(*) AS n FROM kernel WHERE dur > $least::BIGINT"
+    sql = "SELECT count(*) AS n FROM kernel WHERE dur > $least"
     result = magic.run_cell(namespace, f"sql {CNN} -p least=0 --into answer", sql)
     assert namespace["answer"] is result
     assert result.rows[0][0] > 0

@@ -98,6 +98,27 @@ def test_the_statement_comes_from_a_file_or_standard_input(
     assert "cannot read" in error(capsys, RANK0, "-f", tmp_path / "missing.sql")
 
 
+def test_the_suffix_of_the_output_file_chooses_the_format(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    query(capsys, RANK0, SQL, "-o", tmp_path / "x.csv")
+    assert (tmp_path / "x.csv").read_text() == query(capsys, RANK0, SQL, "--format", "csv")
+    query(capsys, RANK0, SQL, "-o", tmp_path / "x.parquet")
+    assert (tmp_path / "x.parquet").read_bytes()[:4] == b"PAR1"
+    query(capsys, RANK0, SQL, "-o", tmp_path / "x.txt")
+    assert (tmp_path / "x.txt").read_text() == query(capsys, RANK0, SQL)
+
+
+def test_warnings_about_the_file_are_printed_and_strict_makes_them_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "cut.json"
+    path.write_text('{"traceEvents": [{"ph": "X", "name": "a", "pid": 1, "tid": 1, "ts": 1, "dur": 2},')
+    assert main(["query", str(path), "SELECT count(*) AS n FROM slice", "--format", "csv"]) == 0
+    captured = capsys.readouterr()
+    assert captured.out == "n\n1\n"
+    assert captured.err.startswith("warning: ")
+    assert "warning" in error(capsys, path, "SELECT 1", "--strict")
+
+
 def test_several_files_and_a_run_have_rank_and_trace(capsys: pytest.CaptureFixture[str]) -> None:
     sql = "SELECT trace, rank, count(*) AS n FROM kernel GROUP BY ALL ORDER BY ALL"
     run = answer(capsys, SAMPLES / "synthetic-4gpu", sql)["columns"]
@@ -113,6 +134,8 @@ def test_stored_queries_and_parameters(capsys: pytest.CaptureFixture[str]) -> No
     sql = "SELECT DISTINCT display_value AS value FROM args WHERE key = $key"
     assert set(found["value"]) == set(answer(capsys, RANK0, sql, "-p", "key=block")["columns"]["value"])
     assert all(name in query(capsys, "--list") for name in STORED)
+    longest = "SELECT count(*) AS n FROM kernel WHERE dur > $least AND name LIKE '%' || $part || '%'"
+    assert answer(capsys, RANK0, longest, "-p", "least=0", "-p", "part=nccl")["columns"]["n"][0] > 0
     assert "no stored query" in error(capsys, RANK0, "--run", "top_kernel")
     assert "name=value" in error(capsys, RANK0, SQL, "-p", "key")
 

@@ -34,7 +34,7 @@ def result(page: Page) -> str:
 
 @pytest.mark.parametrize(
     ("language", "question", "rows"),
-    [("en", "Which operator launched which kernel?", "308 rows"), ("zh", "每个 kernel 由哪个算子启动？", "308 行")],
+    [("en", "Which operator launched which kernel?", "308 rows"), ("zh", "每个核函数由哪个算子启动？", "308 行")],
 )
 def test_a_stored_question_leads_to_its_events_on_the_timeline(
     samples: Dashboard, visit: Visits, language: str, question: str, rows: str

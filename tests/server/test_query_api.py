@@ -48,6 +48,8 @@ def test_results_are_files_of_csv_and_parquet(site: Site) -> None:
 def test_parameters_are_values_of_the_statement(site: Site) -> None:
     own = ask(site, sql="SELECT name FROM kernel WHERE dur > $ns", parameters={"ns": 10_000}).get_json()
     assert own["columns"] == {"name": ["kernel2"]}
+    by_address = {"run": "run", "sql": "SELECT name FROM kernel WHERE dur > $ns", "ns": "10000"}
+    assert site.client.get("/api/v1/query", query_string=by_address).get_json()["columns"] == {"name": ["kernel2"]}
     stored = ask(site, stored="kernel_pairs", parameters={"max_ns": "20000"}).get_json()
     assert stored["columns"]["next"] == ["kernel2", "kernel1", "kernel0"]
 
@@ -78,7 +80,9 @@ def test_the_schema_lists_tables_with_rows_and_functions(site: Site) -> None:
         "type": "BIGINT",
         "kind": "ns",
         "unit": "ns",
+        "unit_zh": "ns",
         "definition": "Duration; 0 for an instant.",
+        "definition_zh": "持续时间；瞬时事件为 0。",
     } in (tables["kernel"]["columns"])
     assert {name for name, table in tables.items() if table["has_events"]} == EVENT_TABLES
     assert "covered" in {function["name"] for function in schema["functions"]}

@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 from visualprof.api.recording import OpenedProfile, open_recording
 from visualprof.api.results import Result
 from visualprof.errors import BadParameter
+from visualprof.query.stored import ParameterValue, parse_value
 
 USAGE = "%%visualprof sql PROFILE... [-p NAME=VALUE] [--into NAME]"
 
@@ -58,9 +59,9 @@ def _profile(namespace: Mapping[str, Any], words: Sequence[str]) -> OpenedProfil
     return open_recording(paths)
 
 
-def _parameters(texts: Sequence[str]) -> dict[str, str]:
+def _parameters(texts: Sequence[str]) -> dict[str, ParameterValue]:
     pairs = [text.partition("=") for text in texts]
     for name, equals, _ in pairs:
         if not equals:
             raise BadParameter(f"-p {name!r} is not of the form name=value", f"for example: {USAGE}")
-    return {name: value for name, _, value in pairs}
+    return {name: parse_value(value) for name, _, value in pairs}

@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visualprof.cli import _step_range
+from visualprof.cli import _step_range, _warnings
 from visualprof.errors import BadParameter, MissingData, NotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from visualprof.query.engine import Cursor, Engine
     from visualprof.query.tables import Source
@@ -40,7 +40,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "-p", "--param", action="append", default=[], metavar="NAME=VALUE", help="Value of $NAME; repeatable."
     )
-    parser.add_argument("--format", choices=FORMATS, default="table", help="Output format (default: %(default)s).")
+    parser.add_argument(
+        "--format", choices=FORMATS, help="Output format (default: the suffix of the output file, otherwise table)."
+    )
     parser.add_argument("-o", "--output", metavar="FILE", help="Write the result to FILE (default: standard output).")
     parser.add_argument(
         "--limit", type=int, metavar="N", help=f"Maximum number of rows (default: {DEFAULT_ROWS} for tables, else all)."
@@ -63,6 +65,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Let the statement read and write files and change settings, for joins with your own files.",
     )
     _step_range.add_arguments(parser)
+    _warnings.add_arguments(parser)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -75,17 +78,21 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.cli.view import tune_for_short_process
 
     tune_for_short_process()
+    args.format = args.format or _format_of(args.output)
     paths, sql = _statement(args)
-    parameters: dict[str, Any] = dict(_pairs(args.param))
-    if args.run:
-        from visualprof.query.stored import stored_query
+    from visualprof.query.stored import parse_value, stored_query
 
+    texts = dict(_pairs(args.param))
+    if args.run:
         chosen = stored_query(args.run)
-        sql, parameters = chosen.text, dict(chosen.values(parameters))
+        sql, parameters = chosen.text, chosen.values(texts)
+    else:
+        parameters = {name: parse_value(text) for name, text in texts.items()}
     from visualprof.query.engine import Engine, import_duckdb
 
     import_duckdb()
     sources = open_sources(paths, args.worker, args.step_range)
+    _warnings.print_warnings(_warnings_about(paths, sources), args.strict)
     engine = Engine(
         sources,
         output=args.output if args.format in ("parquet", "arrow") and args.output else "",
@@ -99,6 +106,24 @@ def run(args: argparse.Namespace) -> int:
         timer.cancel()
         engine.close()
     return 0
+
+
+def _format_of(output: str | None) -> str:
+    """Return the format that the suffix of a file names, otherwise that of a terminal."""
+    suffix = Path(output or "").suffix.removeprefix(".").lower()
+    return suffix if suffix in FORMATS else "table"
+
+
+def _warnings_about(paths: Sequence[str], sources: Sequence[Source]) -> list[str]:
+    """Return the warnings about the traces and the files that were not read, without repetition."""
+    from visualprof.cli.view import skipped_files
+
+    skipped = [text for path in paths for text in skipped_files(path)]
+    prefixes = (f"{source.name}: " if len(sources) > 1 else "" for source in sources)
+    recorded = [
+        prefix + text for prefix, source in zip(prefixes, sources, strict=True) for text in source.trace.meta.warnings
+    ]
+    return list(dict.fromkeys(skipped + recorded))
 
 
 def _limit_resources() -> None:
@@ -161,7 +186,7 @@ def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "") -
     return sources
 
 
-def _write(engine: Engine, sql: str, parameters: dict[str, Any], args: argparse.Namespace) -> None:
+def _write(engine: Engine, sql: str, parameters: Mapping[str, Any], args: argparse.Namespace) -> None:
     if args.format in ("parquet", "arrow"):
         _write_binary(engine, sql, parameters, args)
         return
@@ -188,7 +213,7 @@ def _write(engine: Engine, sql: str, parameters: dict[str, Any], args: argparse.
         print(f"{len(rows):,} rows in {elapsed_s:.3f} s{more}", file=sys.stderr)
 
 
-def _write_binary(engine: Engine, sql: str, parameters: dict[str, Any], args: argparse.Namespace) -> None:
+def _write_binary(engine: Engine, sql: str, parameters: Mapping[str, Any], args: argparse.Namespace) -> None:
     """Write Parquet, or an Arrow file."""
     if not args.output:
         raise BadParameter(f"--format {args.format} needs a file", "name it with -o")

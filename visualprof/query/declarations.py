@@ -1,7 +1,7 @@
 """Texts of the schema: per table its definition, followed by one line per column with name, kind and definition.
 
 Kinds are those in `visualprof.views.answers.kinds`; `kind:TYPE` overrides the SQL type. Every table also has
-the columns `rank` and `trace`, which `schema` adds.
+the columns `rank` and `trace`, which `schema` adds. `chinese` has the same definitions in Chinese.
 """
 
 from __future__ import annotations
@@ -280,9 +280,12 @@ origin ns Time 0 of this session in the trace's own clock.
 """,
 }
 
+_COVERED = (
+    "Time that intervals cover together, in ns; overlapping intervals count once. An aggregate. covered(spans) takes a "
+    "list of [start, end] pairs, such as list([ts, ts + dur])."
+)
 MACROS: list[tuple[str, str]] = [
-    ("covered(ts, dur)", "Time that intervals cover together; overlapping intervals count once. An aggregate, in ns."),
-    ("covered(spans)", "The same for a list of [start, end] pairs, such as list([ts, ts + dur])."),
+    ("covered(ts, dur)", _COVERED),
     ("extract_arg(id, key)", "Argument of an event as text; NULL if the event has none."),
     ("ancestor_slice(id)", "Table of the events around an event, as rows of `slice`."),
     ("descendant_slice(id)", "Table of the events inside an event, as rows of `slice`."),

@@ -1,14 +1,17 @@
 """Declarations of the tables and columns that queries can use: kinds (units), types and definitions.
 
-The reference in docs/query-schema.md, `visualprof query --schema` and the web UI are generated from these declarations.
+The reference in docs/query-schema.md, `visualprof query --schema` and the web UI are generated from these declarations,
+which are in English and Chinese.
 A test compares them with the tables that DuckDB describes.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, cast
 
+from visualprof.query.chinese import CHINESE, CHINESE_LAST_COLUMNS, CHINESE_MACROS, CHINESE_UNITS
 from visualprof.query.declarations import DECLARATIONS, MACROS
 from visualprof.views.answers.kinds import KINDS, Kind
 
@@ -49,17 +52,24 @@ class Column:
         kind: Kind of its values, which gives the unit.
         type: Type in SQL.
         definition: Meaning of a value.
+        definition_zh: The same in Chinese.
     """
 
     name: str
     kind: Kind
     type: SqlType
     definition: str
+    definition_zh: str
 
     @property
     def unit(self) -> str:
         """Return the unit, "" for texts, ids and counts."""
         return UNITS.get(self.kind, "")
+
+    @property
+    def unit_zh(self) -> str:
+        """Return the unit in Chinese."""
+        return CHINESE_UNITS.get(self.unit, self.unit)
 
 
 @dataclass(frozen=True)
@@ -69,11 +79,13 @@ class Table:
     Attributes:
         name: Name of the table.
         definition: Meaning of a row.
+        definition_zh: The same in Chinese.
         columns: Columns by name, in order.
     """
 
     name: str
     definition: str
+    definition_zh: str
     columns: dict[str, Column]
 
 
@@ -85,25 +97,29 @@ class Macro:
         name: Name of the function.
         call: How it is called.
         definition: Returned value.
+        definition_zh: The same in Chinese.
     """
 
     name: str
     call: str
     definition: str
+    definition_zh: str
 
 
-def _parse_column(line: str) -> Column:
+def _parse_column(line: str, chinese: Mapping[str, str]) -> Column:
     name, kind, definition = line.split(None, 2)
     kind, _, sql_type = kind.partition(":")
     if kind not in KINDS:
         raise ValueError(f"{name} has the unknown kind {kind!r}")
-    return Column(name, kind, cast("SqlType", sql_type or _TYPES[kind]), definition)
+    return Column(name, kind, cast("SqlType", sql_type or _TYPES[kind]), definition, chinese[name])
 
 
 def _parse_table(name: str, text: str) -> Table:
-    definition, *lines = [line.strip() for line in text.strip().splitlines()]
-    columns = [_parse_column(line) for line in (*lines, *_LAST_COLUMNS)]
-    return Table(name, definition, {column.name: column for column in columns})
+    definition, *lines = text.strip().splitlines()
+    definition_zh, *lines_zh = CHINESE[name].strip().splitlines()
+    chinese = dict(line.split(None, 1) for line in (*lines_zh, *CHINESE_LAST_COLUMNS.strip().splitlines()))
+    columns = [_parse_column(line, chinese) for line in (*lines, *_LAST_COLUMNS)]
+    return Table(name, definition, definition_zh, {column.name: column for column in columns})
 
 
 _LAST_COLUMNS = (
@@ -112,7 +128,8 @@ _LAST_COLUMNS = (
 )
 TABLES: dict[str, Table] = {name: _parse_table(name, text) for name, text in DECLARATIONS.items()}
 FUNCTIONS: dict[str, Macro] = {
-    call.partition("(")[0]: Macro(call.partition("(")[0], call, text) for call, text in MACROS
+    name: Macro(name, call, text, CHINESE_MACROS[call])
+    for name, call, text in ((call.partition("(")[0], call, text) for call, text in MACROS)
 }
 
 

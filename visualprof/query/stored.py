@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -55,6 +56,13 @@ class StoredQuery:
         return values
 
 
+def parse_value(text: str) -> ParameterValue:
+    """Return the value of a parameter of a user's own statement: a number if the text is one."""
+    if re.fullmatch(r"[+-]?\d+", text):
+        return int(text)
+    return float(text) if re.fullmatch(r"[+-]?(\d+\.\d*|\.?\d+)([eE][+-]?\d+)?", text) else text
+
+
 def stored_query(name: str) -> StoredQuery:
     """Return a stored query.
 
@@ -76,7 +84,7 @@ _QUERIES = (
     StoredQuery(
         "layer_kernels",
         "Which kernels does a module launch, and how long do they take?",
-        "某个模块启动了哪些 kernel，各耗时多少？",
+        "某个模块启动了哪些核函数，各耗时多少？",
         """
 SELECT module_path, backward, name, count(*) AS calls, sum(dur) AS total_ns
 FROM kernel
@@ -89,7 +97,7 @@ ORDER BY total_ns DESC
     StoredQuery(
         "range_kernels",
         "Which kernels are launched inside a user range, and how long do they take?",
-        "某个用户标注范围内启动了哪些 kernel，各耗时多少？",
+        "某个用户区间内启动了哪些核函数，各耗时多少？",
         """
 WITH RECURSIVE inside(id, top) AS (
   SELECT id, name FROM range WHERE name LIKE '%' || $range || '%'
@@ -106,7 +114,7 @@ ORDER BY total_ns DESC
     StoredQuery(
         "between_markers",
         "How long does the device take from one user range to another?",
-        "设备从一个标注范围到另一个标注范围用了多长时间？",
+        "设备从一个用户区间到另一个用户区间用了多长时间？",
         """
 SELECT a.id, a.name AS first, b.name AS second, a.device_start AS ts, min(b.device_end) - a.device_start AS dur
 FROM range a JOIN range b ON b.trace = a.trace AND b.device_start >= a.device_start AND b.id <> a.id
@@ -119,7 +127,7 @@ ORDER BY ts
     StoredQuery(
         "top_kernels",
         "Which kernels take the most time?",
-        "哪些 kernel 最耗时？",
+        "哪些核函数最耗时？",
         """
 SELECT name, count(*) AS calls, sum(dur) AS total_ns, avg(dur) AS mean_ns, quantile_cont(dur, 0.99) AS p99_ns,
   sum(dur) / sum(sum(dur)) OVER () AS share_ratio
@@ -131,7 +139,7 @@ ORDER BY total_ns DESC
     StoredQuery(
         "source_lines",
         "Which lines of the program do operators and their device time come from?",
-        "算子及其设备时间来自程序的哪些代码行？",
+        "算子及其设备耗时来自程序的哪些代码行？",
         """
 SELECT split_part(stack, chr(10), 1) AS line, name, count(*) AS calls, sum(self_dur) AS host_ns,
   sum(device_self_dur) AS device_ns
@@ -144,7 +152,7 @@ ORDER BY device_ns DESC, host_ns DESC
     StoredQuery(
         "gemm_shapes",
         "Which shapes of matrix multiplications take the most device time?",
-        "哪些形状的矩阵乘法占用的设备时间最多？",
+        "哪些形状的矩阵乘法设备耗时最长？",
         """
 SELECT name, input_shapes, count(*) AS calls, sum(device_self_dur) AS device_ns
 FROM op
@@ -156,7 +164,7 @@ ORDER BY device_ns DESC
     StoredQuery(
         "launches",
         "Which operator launched which kernel?",
-        "每个 kernel 由哪个算子启动？",
+        "每个核函数由哪个算子启动？",
         """
 SELECT k.id, k.ts, k.dur, k.name, k.op_id, k.op, l.name AS call, k.launch_id
 FROM kernel k LEFT JOIN slice l ON l.id = k.launch_id
@@ -179,7 +187,7 @@ ORDER BY events DESC, total_ns DESC
     StoredQuery(
         "chosen_steps",
         "How much device time do the kernels of chosen steps take?",
-        "所选步骤中的 kernel 占用多少设备时间？",
+        "所选步中的核函数占用多少设备时间？",
         """
 SELECT s.name AS step, k.name, count(*) AS calls, sum(k.dur) AS total_ns
 FROM kernel k JOIN step s ON s.id = k.step_id
@@ -192,7 +200,7 @@ ORDER BY step, total_ns DESC
     StoredQuery(
         "exposed_communication",
         "How much communication does no computation hide, per step and rank?",
-        "每个步骤、每个 rank 有多少通信未被计算掩盖？",
+        "每步、每个 rank 有多少通信未被计算掩盖？",
         """
 SELECT rank, trace, step, device,
   covered(list([ts, ts + dur]) FILTER (WHERE category = 'comm')) AS communication_ns,
@@ -230,7 +238,7 @@ ORDER BY device, total_ns DESC
     StoredQuery(
         "launch_delays",
         "How long do kernels wait from their launch to their start?",
-        "kernel 从启动调用到开始执行要等待多久？",
+        "核函数从启动调用到开始执行要等待多久？",
         """
 SELECT device, stream, count(launch_delay) AS launches, median(launch_delay) AS median_ns,
   quantile_cont(launch_delay, 0.99) AS p99_ns, max(launch_delay) AS longest_ns
@@ -242,7 +250,7 @@ ORDER BY device, stream
     StoredQuery(
         "loader_waits",
         "How long does each step wait for data?",
-        "每个步骤等待数据的时间有多长？",
+        "每步等待数据的时间有多长？",
         """
 SELECT s.id, s.name AS step, s.dur, coalesce(covered(r.ts, r.dur), 0) AS waiting_ns,
   waiting_ns / s.dur AS waiting_ratio
@@ -254,7 +262,7 @@ ORDER BY s.ts
     StoredQuery(
         "compare_traces",
         "Which kernels differ between the first two open traces?",
-        "前两个打开的 trace 之间哪些 kernel 有差异？",
+        "前两个打开的 trace 之间哪些核函数有差异？",
         """
 SELECT name, sum(dur) FILTER (WHERE trace = 0) AS base_ns, sum(dur) FILTER (WHERE trace = 1) AS new_ns,
   coalesce(new_ns, 0) - coalesce(base_ns, 0) AS delta_ns, count(*) FILTER (WHERE trace = 0) AS base_calls,
@@ -268,7 +276,7 @@ ORDER BY abs(delta_ns) DESC
     StoredQuery(
         "phases",
         "Which kernels belong to prefill, and which to decode?",
-        "哪些 kernel 属于 prefill，哪些属于 decode？",
+        "哪些核函数属于预填充，哪些属于解码？",
         """
 SELECT s.phase, k.name, count(*) AS calls, sum(k.dur) AS total_ns
 FROM kernel k JOIN step s ON s.id = k.step_id
@@ -314,7 +322,7 @@ ORDER BY ts
     StoredQuery(
         "kernel_pairs",
         "Which short kernels follow each other often and may be worth fusing?",
-        "哪些短 kernel 经常相邻执行，可能值得融合？",
+        "哪些短核函数经常相邻执行，可能值得融合？",
         """
 WITH pairs AS (
   SELECT name, dur, lead(name) OVER stream AS next, lead(dur) OVER stream AS next_dur,

@@ -14,9 +14,9 @@ from visualprof.messages import msg
 from visualprof.query.errors import DuckDbMissing
 from visualprof.query.pipe import Head, TraceFile
 from visualprof.query.sandbox import landlock_version
-from visualprof.query.schema import EVENT_TABLES, FUNCTIONS, TABLES
+from visualprof.query.schema import EVENT_TABLES, FUNCTIONS, TABLES, Column
 from visualprof.query.service import MAX_DOWNLOAD_ROWS, MAX_ROWS, QueryService, is_installed
-from visualprof.query.stored import STORED, stored_query
+from visualprof.query.stored import STORED, parse_value, stored_query
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.logdir.summary import file_fingerprint
 from visualprof.server.api.spans import load_trace, require_summary, worker_spans
@@ -121,13 +121,15 @@ class QueryAnswer(msgspec.Struct, kw_only=True):
 
 
 class SchemaColumn(msgspec.Struct):
-    """A column of a table."""
+    """A column of a table, in English and Chinese (`_zh`)."""
 
     name: str
     type: str
     kind: Kind
     unit: str
+    unit_zh: str
     definition: str
+    definition_zh: str
 
 
 class SchemaTable(msgspec.Struct):
@@ -136,6 +138,7 @@ class SchemaTable(msgspec.Struct):
     Attributes:
         name: Name of the table.
         definition: Meaning of a row.
+        definition_zh: The same in Chinese.
         has_events: Whether a row is an event, and `id` its number on the timeline.
         columns: The columns.
         rows: Number of rows in the requested span; None without one.
@@ -143,17 +146,19 @@ class SchemaTable(msgspec.Struct):
 
     name: str
     definition: str
+    definition_zh: str
     has_events: bool
     columns: list[SchemaColumn]
     rows: int | None = None
 
 
 class SchemaFunction(msgspec.Struct):
-    """A function for queries."""
+    """A function for queries, in English and Chinese (`_zh`)."""
 
     name: str
     call: str
     definition: str
+    definition_zh: str
 
 
 class SchemaAnswer(msgspec.Struct):
@@ -235,6 +240,7 @@ class Queries(Resource):
     def query(self, query: SqlQuery) -> QueryAnswer:
         """Run one SELECT statement about a run."""
         workers = [name for name in query.workers.split(",") if name]
+        parameters = {name: text if query.stored else parse_value(text) for name, text in query.others.items()}
         body = QueryRequest(
             run=query.run,
             worker=query.worker,
@@ -243,7 +249,7 @@ class Queries(Resource):
             step_range=query.step_range,
             sql=query.sql,
             stored=query.stored,
-            parameters=dict(query.others),
+            parameters=parameters,
             limit=query.limit,
         )
         answer = self._answer(body)
@@ -272,13 +278,14 @@ class Queries(Resource):
             SchemaTable(
                 table.name,
                 table.definition,
+                table.definition_zh,
                 table.name in EVENT_TABLES,
-                [SchemaColumn(c.name, c.type, c.kind, c.unit, c.definition) for c in table.columns.values()],
+                [_schema_column(column) for column in table.columns.values()],
                 counts.get(table.name),
             )
             for table in TABLES.values()
         ]
-        functions = [SchemaFunction(f.name, f.call, f.definition) for f in FUNCTIONS.values()]
+        functions = [SchemaFunction(f.name, f.call, f.definition, f.definition_zh) for f in FUNCTIONS.values()]
         return SchemaAnswer(not reason, reason, hint, tables, functions, MAX_ROWS)
 
     @get("/query/stored", needs="link")
@@ -388,6 +395,18 @@ def _user() -> str:
     """Return who asks: a user, a link, or the address of a client of a server without accounts."""
     principal = current_principal()
     return principal.user or f"{principal.scope or ''} {client_address()}"
+
+
+def _schema_column(column: Column) -> SchemaColumn:
+    return SchemaColumn(
+        name=column.name,
+        type=column.type,
+        kind=column.kind,
+        unit=column.unit,
+        unit_zh=column.unit_zh,
+        definition=column.definition,
+        definition_zh=column.definition_zh,
+    )
 
 
 def _query_answer(head: Head, data: bytes, sql: str, spans: Sequence[tuple[str, Span]]) -> QueryAnswer:

@@ -14,12 +14,23 @@ const schema: Schema = {
     {
       name: "kernel",
       definition: "Kernels.",
+      definition_zh: "核函数。",
       has_events: true,
       rows: null,
-      columns: [{ name: "dur", type: "BIGINT", kind: "ns", unit: "ns", definition: "Duration." }],
+      columns: [
+        {
+          name: "dur",
+          type: "BIGINT",
+          kind: "ns",
+          unit: "ns",
+          unit_zh: "ns",
+          definition: "Duration.",
+          definition_zh: "持续时间。",
+        },
+      ],
     },
   ],
-  functions: [{ name: "covered", call: "covered(ts, dur)", definition: "Union." }],
+  functions: [{ name: "covered", call: "covered(ts, dur)", definition: "Union.", definition_zh: "并集。" }],
 };
 
 const sql = ref("");
