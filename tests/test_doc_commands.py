@@ -36,6 +36,7 @@ NOT_RUN = {
     r"^visualprof (submit|machines|share|jobs|record|model)\b": "needs a running server; tests/remote has tests",
     r"^visualprof doctor --gpu": "needs a GPU; tests/gpu_kit has tests",
     r"^visualprof view scalars": "needs run data; tests/server/test_run_data_api.py has tests",
+    r"^visualprof convert-logs": "needs VisualDL logs; tests/cli/test_convert_logs.py has tests",
     r"^visualprof (search|advise)\b": "measures for minutes; tests/remote has tests",
     r"--engine|s3://|--oidc|--user-header|--store|--fleet|migrate": "needs a cluster, a bucket or another service",
     r"^visualprof (runs|demo|--logdir|\S+/samples|mcp)": "runs until it is stopped; tests/e2e has tests",
@@ -83,7 +84,7 @@ def test_the_options_of_a_documented_command_exist(page: str, command: str) -> N
     name = words.pop(0) if words and words[0] in commands() else "serve"
     parser = argparse.ArgumentParser(conflict_handler="resolve")
     parser.add_argument("--version", action="store_true")
-    importlib.import_module(f"visualprof.cli.{name}").add_arguments(parser)
+    importlib.import_module(f"visualprof.cli.{name.replace('-', '_')}").add_arguments(parser)
     options = {word.partition("=")[0] for word in words if re.match(r"--[a-z]", word)}
     known = set(re.findall(r"--[a-z][a-z-]+", " ".join(help_texts(parser))))
     assert options - known == set(), page

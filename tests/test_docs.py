@@ -68,7 +68,7 @@ def test_every_parameter_of_a_view_is_in_the_reference_of_its_route(view: View) 
 @pytest.mark.parametrize("command", commands())
 def test_every_flag_is_in_the_documentation(command: str) -> None:
     parser = argparse.ArgumentParser()
-    importlib.import_module(f"visualprof.cli.{command}").add_arguments(parser)
+    importlib.import_module(f"visualprof.cli.{command.replace('-', '_')}").add_arguments(parser)
     flags = {f for f in re.findall(r"--[a-z][a-z-]+", parser.format_help()) if f != "--help"}
     documented = cli_page() + "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))
     assert flags - set(re.findall(r"--[a-z][a-z-]+", documented)) == set()
@@ -247,7 +247,7 @@ def test_every_option_of_every_command_is_in_the_generated_reference() -> None:
     page = cli_page()
     for command in commands():
         parser = argparse.ArgumentParser()
-        importlib.import_module(f"visualprof.cli.{command}").add_arguments(parser)
+        importlib.import_module(f"visualprof.cli.{command.replace('-', '_')}").add_arguments(parser)
         assert [f for f in re.findall(r"--[a-z][a-z-]+", parser.format_usage()) if f"`{f}" not in page] == []
 
 

@@ -54,7 +54,7 @@ def cli_page(note: str = "") -> str:
     """Return the page of all commands with their options, from their parsers."""
     parts = [f"# Commands\n\n{note}`visualprof COMMAND --help` prints the same text.\n"]
     for name in commands():
-        module = importlib.import_module(f"visualprof.cli.{name}")
+        module = importlib.import_module(f"visualprof.cli.{name.replace('-', '_')}")
         parser = argparse.ArgumentParser(prog="visualprof" if name == "serve" else f"visualprof {name}")
         module.add_arguments(parser)
         parts.append(f"## {parser.prog}\n\n{paragraphs(module.__doc__ or '')}\n")

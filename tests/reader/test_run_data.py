@@ -82,6 +82,7 @@ def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> N
     """Run each test with and without the native library."""
     if request.param == "python":
         monkeypatch.setattr(framing, "function", lambda *_: None)
+        monkeypatch.setattr(events, "function", lambda *_: None)
         monkeypatch.setattr("visualprof.reader.run_data.texts.function", lambda *_: None)
     elif native.library() is None:
         pytest.skip(native.describe_state())
@@ -327,6 +328,49 @@ def test_native_and_python_find_the_same_records_in_damaged_bytes(kind: framing.
         for left, right in zip(expected, actual, strict=True):
             np.testing.assert_array_equal(left, right)
         assert find_record(piece, max(len(piece) - 2000, 0), kind) >= -1
+
+
+def test_simple_events_are_parsed_as_any_events() -> None:
+    simple = 0
+    for path in sorted(TENSORBOARD.rglob("*tfevents*")):
+        raw = path.read_bytes()
+        frames = split_frames(raw, "tensorboard")
+        for first in range(0, len(frames.start), 5):  # so that few events share the way of an unusual one
+            start, size = frames.start[first : first + 5], frames.size[first : first + 5]
+            quick = events._parse_simple_events(raw, start, size)  # pyright: ignore[reportPrivateUsage]
+            whole = events._parse_events(raw, start, size)  # pyright: ignore[reportPrivateUsage]
+            if quick is None:
+                continue
+            simple += 1
+            assert (quick.tags, quick.bounds.tolist()) == (whole.tags, whole.bounds.tolist())
+            for name in ("step", "wall_ns", "tag", "field", "start", "size"):
+                np.testing.assert_array_equal(getattr(quick.rows, name), getattr(whole.rows, name), name)
+            is_plain = quick.rows.field != events.TENSOR
+            np.testing.assert_array_equal(quick.rows.number[is_plain], whole.rows.number[is_plain])
+            chosen = ~is_plain
+            slow = events.tensor_scalars(raw, whole.rows, chosen)
+            is_read = quick.rows.bits[chosen] > 0
+            assert slow[1][is_read].all()
+            np.testing.assert_array_equal(quick.rows.number[chosen][is_read], slow[0][is_read])
+            np.testing.assert_array_equal(quick.rows.bits[chosen][is_read] == 64, slow[2][is_read])
+    assert simple > 20 or events.function("vp_run_texts", None) is None
+
+
+UNUSUAL = {
+    "second tag": field(1, b"x") + field(1, b"y") + b"\x15\0\0\0\0",
+    "two contents": field(1, b"x") + b"\x15\0\0\0\0" + field(8, b""),
+    "no tag": b"\x15\0\0\0\0",
+    "unknown field": field(1, b"x") + field(12, b"") + b"\x15\0\0\0\0",
+    "cut value": b"\x0a\x05x",
+}
+
+
+@pytest.mark.parametrize("name", UNUSUAL)
+def test_unusual_events_take_the_general_way(name: str) -> None:
+    raw = field(5, field(1, UNUSUAL[name]))
+    start, size = np.array([0]), np.array([len(raw)])
+    assert events._parse_simple_events(raw, start, size) is None  # pyright: ignore[reportPrivateUsage]
+    assert events.parse_events(raw, start, size).damaged == int(name == "cut value")
 
 
 def test_tensors_of_torch_with_32_bits_in_halves() -> None:

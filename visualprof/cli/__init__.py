@@ -83,13 +83,15 @@ class _Version(argparse.Action):
 
 
 def commands() -> list[str]:
-    """Return the names of the commands, which are the modules of this package."""
-    return sorted(module.name for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_"))
+    """Return the names of the commands, which are the modules of this package, with hyphens."""
+    return sorted(
+        module.name.replace("_", "-") for module in pkgutil.iter_modules(__path__) if not module.name.startswith("_")
+    )
 
 
 def _command(name: str) -> ModuleType:
     """Import a command: a module with `add_arguments(parser)`, `run(args) -> int` and its help as the docstring."""
-    return importlib.import_module(f"{__name__}.{name}")
+    return importlib.import_module(f"{__name__}.{name.replace('-', '_')}")
 
 
 def _overview(names: Sequence[str]) -> str:

@@ -1,14 +1,18 @@
-"""Callbacks of training loops: one file per framework, with a class `StepProfiler`.
+"""Callbacks of training loops: one file per framework, with the classes `StepProfiler` and `ScalarLogger`.
 
-`StepProfiler` takes the arguments of `profile`. Each file imports its framework:
+`StepProfiler` takes the arguments of `profile`, and `ScalarLogger` the arguments of `LogWriter`. Each file imports
+its framework:
 `from visualprof.capture.callbacks.lightning import StepProfiler`.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from typing import Any
 
+from visualprof.capture.log.arrays import as_number
+from visualprof.capture.log.writer import LogWriter
 from visualprof.capture.profile import profile
 
 
@@ -39,3 +43,38 @@ class Driven:
     def end(self, *_: Any, **__: Any) -> None:
         """Write the recording."""
         self._profile.__exit__(None, None, None)
+
+
+class Logged:
+    """Writer of the metrics that a training loop reports.
+
+    Args:
+        logdir: Like `LogWriter`.
+        options: Like `LogWriter`.
+    """
+
+    def __init__(self, logdir: str | os.PathLike[str], **options: Any) -> None:
+        super().__init__()
+        self._logdir, self._options = logdir, options
+        self._writer: LogWriter | None = None
+
+    @property
+    def writer(self) -> LogWriter:
+        """The writer, created with the first value."""
+        if self._writer is None:
+            self._writer = LogWriter(self._logdir, **self._options)
+        return self._writer
+
+    def write(self, metrics: Mapping[str, Any] | None, step: int | None, prefix: str = "") -> None:
+        """Log the metrics that are numbers."""
+        for name, value in (metrics or {}).items():
+            try:
+                number = as_number(value)
+            except (TypeError, ValueError):  # a text, or several values
+                continue
+            self.writer.add_scalar(f"{prefix}{name}", number, step)
+
+    def close(self, *_: Any, **__: Any) -> None:
+        """Write all values."""
+        if self._writer is not None:
+            self._writer.close()

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "api.h"
+#include "texts.h"
 
 #define POLYNOMIAL UINT32_C(0x82F63B78)
 enum { SLICES = 8, RECORD_START = 0x0A };
@@ -96,13 +97,6 @@ API int64_t vp_run_frames(const uint8_t *data, int64_t n, int64_t plain, int64_t
     return count;
 }
 
-static uint64_t hash(const uint8_t *p, int64_t n)
-{
-    uint64_t h = UINT64_C(0xCBF29CE484222325);
-    for (int64_t i = 0; i < n; i++) h = (h ^ p[i]) * UINT64_C(0x100000001B3);
-    return h ^ h >> 29;
-}
-
 /*
  * Numbers the distinct texts among data[start[i]:start[i] + size[i]].
  *
@@ -118,7 +112,7 @@ API int64_t vp_run_texts(const uint8_t *data, const int64_t *start, const int64_
     int64_t count = 0;
     if (!table) return -1;
     for (int64_t i = 0; i < n; i++) {
-        uint64_t at = hash(data + start[i], size[i]) & (slots - 1);
+        uint64_t at = text_hash(data + start[i], size[i]) & (slots - 1);
         for (; table[at]; at = (at + 1) & (slots - 1)) {
             int64_t row = first[table[at] - 1];
             if (size[row] == size[i] && !memcmp(data + start[row], data + start[i], (size_t)size[i])) break;

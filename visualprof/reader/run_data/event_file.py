@@ -289,16 +289,14 @@ class EventFile:
         self.problem = msg("reader.run_data_rest_not_read", f"{self.name} is too damaged: the rest of it is not read")
 
     def _add_values(self, data: bytes, parsed: ParsedRecords) -> None:
-        rows = parsed.rows
-        order = np.argsort(rows.tag, kind="stable")
-        bounds = np.searchsorted(rows.tag[order], np.arange(len(parsed.tags) + 1))
-        for tag, name in enumerate(parsed.tags):
-            chosen = order[bounds[tag] : bounds[tag + 1]]
-            series = self._series_of(name, data, rows, chosen) if len(chosen) else None
+        bounds: list[int] = parsed.bounds.tolist()
+        for tag, first, end in zip(parsed.tags, bounds[:-1], bounds[1:], strict=True):
+            rows = parsed.rows.select(slice(first, end))
+            series = self._series_of(tag, data, rows) if end > first else None
             if series:
-                self._extend(series, data, rows.select(chosen))
+                self._extend(series, data, rows)
 
-    def _series_of(self, tag: bytes, data: bytes, rows: ValueRows, chosen: Ints) -> Series | None:
+    def _series_of(self, tag: bytes, data: bytes, rows: ValueRows) -> Series | None:
         """Return the series of a tag, `None` if there are too many or the tag is too long."""
         name = tag.decode("utf-8", "replace")
         series = self.series.get(name)
@@ -310,8 +308,8 @@ class EventFile:
                 return None
             series = self.series[name] = Series()
             if self.kind == "tensorboard":
-                first = int(chosen[0])
-                _describe(series, data[int(rows.start[first]) : int(rows.start[first] + rows.size[first])])
+                first = int(rows.start[0])
+                _describe(series, data[first : first + int(rows.size[0])])
         return series
 
     def _extend(self, series: Series, data: bytes, rows: ValueRows) -> None:
@@ -326,8 +324,12 @@ class EventFile:
                 at = np.flatnonzero(is_tensor)[is_known]
                 rows.number[at], is_scalar[at] = numbers[is_known], True
                 dtype = np.dtype(np.float64) if is_double.any() else dtype
+        points = Points(rows.step, rows.wall_ns, rows.number.astype(dtype))
+        if is_scalar.all():
+            series.add_points(points)
+            return
         if is_scalar.any():
-            series.add_points(Points(rows.step, rows.wall_ns, rows.number.astype(dtype)).select(is_scalar))
+            series.add_points(points.select(is_scalar))
         is_sample = ~is_scalar & (rows.field > 0)
         if is_sample.any():
             series.add_samples(_samples(rows, is_sample, self._offset))

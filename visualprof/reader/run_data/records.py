@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.fields import Fields, parse_fields
-from visualprof.reader.run_data.rows import UNKNOWN_NS, ParsedRecords, ValueRows
+from visualprof.reader.run_data.rows import UNKNOWN_NS, ParsedRecords, ValueRows, group_rows
 from visualprof.reader.run_data.texts import number_texts
 from visualprof.reader.trace.types import Floats, Ids, Ints
 
@@ -45,10 +45,11 @@ def parse_records(data: bytes, start: Ints, size: Ints) -> ParsedRecords:
         tag=tag,
         field=field,
         number=number,
+        bits=np.zeros(count, np.uint8),
         start=values.value,
         size=values.size,
     )
-    return ParsedRecords(rows.select(tag >= 0), tags, [], damaged + damaged_values)
+    return group_rows(rows, tags, [], damaged + damaged_values)
 
 
 def _add_lines(data: bytes, lines: Fields, tags: list[bytes], tag: Ids, number: Floats) -> None:

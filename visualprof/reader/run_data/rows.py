@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from visualprof.reader.trace.types import Floats, Ids, Ints, Mask
 
@@ -33,6 +34,7 @@ class ValueRows(NamedTuple):
         tag: Index in `tags`.
         field: Number of the field that holds the value in its message, 0 for none.
         number: The value of a scalar, NaN for others.
+        bits: Size of the number if it is in a tensor, 0 for others and for tensors that were not examined.
         start: Offset of the message of the value in the data.
         size: Size of that message.
     """
@@ -42,10 +44,11 @@ class ValueRows(NamedTuple):
     tag: Ids
     field: Ids
     number: Floats
+    bits: NDArray[np.uint8]
     start: Ints
     size: Ints
 
-    def select(self, rows: Ints | Mask) -> ValueRows:
+    def select(self, rows: Ints | Mask | slice) -> ValueRows:
         """Return the rows at the indexes, or where the mask is true."""
         return ValueRows(
             step=self.step[rows],
@@ -53,6 +56,7 @@ class ValueRows(NamedTuple):
             tag=self.tag[rows],
             field=self.field[rows],
             number=self.number[rows],
+            bits=self.bits[rows],
             start=self.start[rows],
             size=self.size[rows],
         )
@@ -62,13 +66,22 @@ class ParsedRecords(NamedTuple):
     """The content of records.
 
     Attributes:
-        rows: The logged values.
+        rows: The logged values, grouped by tag, in the order of the file.
         tags: Names of the series, as in the file.
+        bounds: Index of the first row of each tag and the number of rows, (tags + 1,).
         restarts: Restarts that the writer recorded.
         damaged: Number of records that are not valid messages.
     """
 
     rows: ValueRows
     tags: list[bytes]
+    bounds: Ints
     restarts: list[RestartMark]
     damaged: int
+
+
+def group_rows(rows: ValueRows, tags: list[bytes], restarts: list[RestartMark], damaged: int) -> ParsedRecords:
+    """Return rows with a tag, grouped by their tag."""
+    order = np.argsort(rows.tag, kind="stable")
+    bounds = np.searchsorted(rows.tag[order], np.arange(len(tags) + 1))
+    return ParsedRecords(rows.select(order), tags, bounds, restarts, damaged)
