@@ -44,3 +44,19 @@ def test_a_change_is_replayed_and_an_invalid_change_is_explained(samples: Dashbo
     field.fill("gemm is fast")
     page.get_by_role("button", name="Replay").click()
     expect(page.get_by_text("is no change")).to_be_visible()
+
+
+def test_changes_name_kernels_by_their_short_names(samples: Dashboard, visit: Visits) -> None:
+    run = "pytorch-h200/transformer"
+    proposed = samples.get("view/whatif", run=run, table="changes")
+    full = next(text for text in proposed["columns"]["change"] if text.startswith("kernel[") and "(" in text)
+    kernel = full.removeprefix("kernel[").rpartition("]")[0]
+    short = proposed["short_names"][kernel]
+    page = visit(samples, "idle", run=run)
+    changes = table(page, "Largest savings")
+    named = changes.get_by_role("row").filter(has_text=short)
+    expect(named).to_have_count(1)
+    named.click()
+    expect(page.get_by_role("searchbox", name="Change")).to_have_value(f"kernel[{short}]*0.5")
+    predicted = samples.get("view/whatif", run=run, change=full)["step"]
+    expect(page.locator("dl .gain dd")).to_contain_text(expected_text.duration(predicted["gain_ns"]))

@@ -16,6 +16,8 @@ from visualprof.errors import BadParameter
 from visualprof.reader import native
 from visualprof.reader.trace import Category
 from visualprof.views import view
+from visualprof.views.findings import FindingsAnswer, Together
+from visualprof.views.measure.launches.answer_names import add_short_names
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import parse_changes
 from visualprof.views.measure.replay.graph import solve
@@ -209,6 +211,22 @@ def test_kernels_are_named_by_their_short_names_too(write: Write) -> None:
     by_short, by_full = answer("whatif", path, change=short)["step"], answer("whatif", path, change=text)["step"]
     assert by_short == by_full
     assert by_full["gain_ns"] == 100_000  # half of 200 us
+
+
+def test_a_short_name_with_brackets_names_a_kernel_too(write: Write) -> None:
+    """Both kernels would be `f f32`; the one of 200 us takes half of that."""
+    renamed = [{**event, "name": "void f<float, 2>(int)"} if event["name"] == "a" else event for event in DEVICE_BOUND]
+    path = write([*renamed, kernel(400, 10, 0, "void f<float, 1>(int)")])
+    assert answer("whatif", path, change="kernel[f f32 [2]]*0.5")["step"]["gain_ns"] == 100_000
+
+
+def test_a_proposed_change_has_the_short_names_of_its_kernels() -> None:
+    full = "void f<float, 1>(int)"
+    together = Together(f"dataloader=0; kernel[{full}]*0.5", findings=2, predicted_ns=1, gain_ns=1, gain_ratio=0.5)
+    proposed = FindingsAnswer(
+        measured_ns=2, simulated_ns=2, obstacle=None, findings=[], together=together, remarks=[], served=False
+    )
+    assert add_short_names(proposed, None).short_names == {full: "f f32"}
 
 
 def test_kernels_without_names_are_not_suggested(write: Write) -> None:

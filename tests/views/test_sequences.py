@@ -37,6 +37,7 @@ def test_a_sequence_is_an_operator_with_the_names_of_its_kernels_in_order(write:
     assert first == {
         "name": "aten::norm",
         "sequence": "a, b × 2",
+        "full_sequence": "a, b × 2",
         "kernels": 3,
         "calls": 3,
         "total_ns": 36_000,
@@ -68,6 +69,14 @@ def test_the_contents_of_a_module_are_one_sequence(write: Write) -> None:
     assert table(answer("sequences", write(events))) == []  # the operators have two kernels and one
 
 
+def test_a_sequence_has_the_short_and_the_full_names_of_its_kernels(write: Write) -> None:
+    events = block(0, 1, "aab")
+    full = "void f<float, 1>(int)"
+    named = [{**event, "name": full} if event["name"] == "a" else event for event in events]
+    (row,) = table(answer("sequences", write(named)))
+    assert (row["sequence"], row["full_sequence"]) == ("f f32 × 2, b", f"{full} × 2, b")
+
+
 def test_repetitions_on_a_stream_are_a_sequence_of_any_launcher(write: Write) -> None:
     """Stream 7: x, a b c, a b c, a b c, y, of 4 us each 10 apart; each call of 2 us. Stream 9: c b a only once."""
     names = "xabcabcabcy"
@@ -79,6 +88,7 @@ def test_repetitions_on_a_stream_are_a_sequence_of_any_launcher(write: Write) ->
     assert row == {
         "name": "7",
         "sequence": "a, b, c",
+        "full_sequence": "a, b, c",
         "kernels": 3,
         "calls": 3,
         "total_ns": 36_000,

@@ -76,6 +76,7 @@ export default defineConfig(({ mode }) => ({
   },
   // The server compares the page's origin with Host.
   server: {
+    fs: { allow: [".", "../views"] }, // a test reads the names of texts in charts
     proxy: {
       "/api": {
         target: `http://127.0.0.1:${loadEnv(mode, ".", "VISUALPROF_").VISUALPROF_PORT ?? "8040"}`,

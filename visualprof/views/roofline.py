@@ -257,8 +257,8 @@ def make_charts(result: RooflineAnswer, params: RooflineParams, top: int) -> dic
             }
         )
     fields = (
-        ("@t:profile.intensity", "intensity"),
-        ("@t:profile.flops", "flop_rate"),
+        ("@t:column.in_roofline.intensity", "intensity"),
+        ("@t:column.in_roofline.flop_rate", "flop_rate"),
         ("@t:column.total_ns", "ns"),
         ("@t:column.bandwidth", "rate"),
     )

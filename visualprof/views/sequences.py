@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Annotated, Literal
@@ -18,6 +19,7 @@ from visualprof.views.answers.table import Columns, LazyTextColumn, Table
 from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.columns.repeats import find_repeats
 from visualprof.views.measure.columns.timing import name_texts, sort_columns
+from visualprof.views.measure.launches.answer_names import trace_short_names
 from visualprof.views.measure.launches.launch import RANGE_CATEGORIES, is_call, is_operator, launches
 from visualprof.views.measure.names.tensor_core import match_names
 from visualprof.views.measure.steps.windows import is_in_step
@@ -44,6 +46,8 @@ class SequenceColumns(Columns):
     """Sequences by operator or stream. Times are sums over all calls.
 
     Attributes:
+        sequence: Short names of the kernels in order.
+        full_sequence: Full names of the kernels in order.
         kernels: Kernels per sequence.
         span_ns: From the start of the first kernel to the end of the last one.
         gap_ns: Part of the span without a kernel of the sequence.
@@ -53,6 +57,7 @@ class SequenceColumns(Columns):
 
     name: kinds.NameColumn
     sequence: kinds.TextColumn
+    full_sequence: kinds.TextColumn
     kernels: kinds.CountColumn
     calls: kinds.CountColumn
     total_ns: kinds.DurationColumn
@@ -101,7 +106,7 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
     if not len(first):
         nothing = np.zeros(0, np.int64)
         empty: dict[str, Column] = dict.fromkeys(SequenceColumns.__struct_fields__, nothing)
-        empty["sequence"] = LazyTextColumn(nothing, str)
+        empty["sequence"] = empty["full_sequence"] = LazyTextColumn(nothing, str)
         return SequencesAnswer(columns=SequenceColumns(**empty))
     groups = group(sequences.owner, length, _marks(events.name[sequences.work], sequences))
     ts, end = events.ts[sequences.work], events.end[sequences.work]
@@ -109,9 +114,11 @@ def compute(trace: Trace, params: SequencesParams) -> SequencesAnswer:
     gap = np.maximum(ts[1:] - until[:-1], 0) * (sequences.sequence[1:] == sequences.sequence[:-1])
     span, gaps = until[sequences.first[1:] - 1] - ts[first], _sums(np.append(0, gap), first)
     calls = _call_ns(trace, sequences)
+    short_names = trace_short_names(trace)
     columns: dict[str, Column] = {
         "name": _owners(trace, sequences.owner[groups.first], on_stream=on_stream),
-        "sequence": LazyTextColumn(groups.first, lambda place: _text(trace, sequences, place)),
+        "sequence": LazyTextColumn(groups.first, lambda place: _text(trace, sequences, place, short_names)),
+        "full_sequence": LazyTextColumn(groups.first, lambda place: _text(trace, sequences, place, {})),
         "kernels": length[groups.first],
         "calls": groups.count,
         "total_ns": groups.sum(_sums(events.dur[sequences.work], first)),
@@ -216,11 +223,12 @@ def _call_ns(trace: Trace, sequences: Sequences) -> Ints:
     return _sums(np.maximum(trace.events.dur[sequences.call], 0) * counts, sequences.first[:-1])
 
 
-def _text(trace: Trace, sequences: Sequences, place: int) -> str:
-    """Return the names of a sequence: `a, b × 3, c`."""
+def _text(trace: Trace, sequences: Sequences, place: int, short_names: Mapping[str, str]) -> str:
+    """Return the names of a sequence, short if there is a short name: `a, b × 3, c`."""
     rows = sequences.work[sequences.first[place] : sequences.first[place + 1]]
     parts = [(name, len(list(same))) for name, same in groupby(name_texts(trace, trace.events.name[rows]))]
-    texts = [name if count == 1 else f"{name} × {count}" for name, count in parts[:MAX_NAMES]]
+    named = [(short_names.get(name, name), count) for name, count in parts[:MAX_NAMES]]
+    texts = [name if count == 1 else f"{name} × {count}" for name, count in named]
     return ", ".join([*texts, *(["…"] if len(parts) > MAX_NAMES else [])])
 
 

@@ -18,7 +18,7 @@ it("a row has its share and the share of all rows up to it", () => {
   ]);
 });
 
-it("bars compare names with the longest one, and other rows have no longer bar", () => {
+it("bars compare all rows with the longest one", () => {
   const rows = paretoRows(
     pie([
       { name: "a", value: 10 },
@@ -26,7 +26,7 @@ it("bars compare names with the longest one, and other rows have no longer bar",
       { name: "@t:chart.rest", value: 85 },
     ]),
   );
-  expect(rows.map((row) => row.length)).toEqual([1, 0.5, 1]);
+  expect(rows.map((row) => row.length)).toEqual([10 / 85, 5 / 85, 1]);
 });
 
 it("a chart without values has no rows", () => {

@@ -18,7 +18,7 @@ export function paretoRows(option: JsonObject): ParetoRow[] {
   const series = option["series"] as { data: { name: string; value: number }[] }[];
   const data = series[0]?.data ?? [];
   const total = data.reduce((sum, { value }) => sum + value, 0);
-  const longest = Math.max(0, ...data.filter(({ name }) => name !== REST).map(({ value }) => value));
+  const longest = Math.max(0, ...data.map(({ value }) => value));
   let sum = 0;
   return data.map(({ name, value }) => {
     sum += value;
@@ -27,7 +27,7 @@ export function paretoRows(option: JsonObject): ParetoRow[] {
       value,
       share: total > 0 ? value / total : 0,
       cumulative: total > 0 ? sum / total : 0,
-      length: longest > 0 ? Math.min(1, value / longest) : 0,
+      length: longest > 0 ? value / longest : 0,
     };
   });
 }

@@ -18,6 +18,10 @@ describe("a change as a sentence", () => {
     expect(changeText("rank[3]=median")).toBe("Rank 3 is as fast as the median rank");
   });
 
+  it("takes names with brackets", () => {
+    expect(changeText("kernel[add f32 [int]]*0.5")).toBe("Kernel add f32 [int] takes 50 % of its time");
+  });
+
   it("stays as it is if it is not understood", () => {
     expect(changeText("kernel[gemm")).toBe("kernel[gemm");
   });

@@ -1,7 +1,8 @@
 // Changes of a replay as sentences: `kernel[gemm]*0.5` is "Kernel gemm takes 50 % of its time".
 import { t } from "../locales";
+import { partsOfChange } from "./short-change";
 
-const SYNTAX = /^(\w+)(?:\[(name~)?([^\]]+)\])?(?:\*(\d+(?:\.\d+)?)|=(\w+))$/;
+const SYNTAX = /^(\w+)(?:\[(name~)?(.+)\])?(?:\*(\d+(?:\.\d+)?)|=(\w+))$/;
 const ACTIONS: Readonly<Record<string, string>> = {
   "dataloader=0": "no_loading",
   "sync=remove": "no_sync",
@@ -20,12 +21,11 @@ const TARGETS: ReadonlySet<string> = new Set([
 ]);
 
 /** Return one or more changes as sentences; a change that is not understood stays as it is. */
-export function changeText(text: string, shortName: (name: string) => string = (name) => name): string {
-  const parts = text.split(";").map((part) => part.trim());
-  return parts.map((part) => partText(part, shortName)).join(t("idle.says.and"));
+export function changeText(text: string): string {
+  return partsOfChange(text).map(partText).join(t("idle.says.and"));
 }
 
-function partText(part: string, shortName: (name: string) => string): string {
+function partText(part: string): string {
   const action = ACTIONS[part];
   if (action) return t(`idle.says.${action}`);
   const [, target = "", partial, name, factor, word] = SYNTAX.exec(part) ?? [];
@@ -33,7 +33,7 @@ function partText(part: string, shortName: (name: string) => string): string {
     return name === "*" ? t("idle.says.all_ranks") : t("idle.says.one_rank", { rank: name ?? "" });
   if (!TARGETS.has(target) || (factor === undefined && word !== "0")) return part;
   const what = name
-    ? t(`idle.says.${partial ? "names_with" : "named"}`, { kind: t(`idle.says.kind.${target}`), name: shortName(name) })
+    ? t(`idle.says.${partial ? "names_with" : "named"}`, { kind: t(`idle.says.kind.${target}`), name })
     : t(`idle.says.all.${target}`);
   const ratio = word === "0" ? 0 : Number(factor);
   return ratio === 0

@@ -25,7 +25,8 @@ describe("formatDuration", () => {
     [12_300_000_000, "12.3 s"],
     [125_000_000_000, "2 min 5 s"],
     [3_780_000_000_000, "1 h 3 min"],
-    [-2_500_000, "-2.50 ms"],
+    [-2_500_000, "−2.50 ms"],
+    [-125_000_000_000, "−2 min 5 s"],
   ])("formats %d ns as %s", (ns, text) => expect(plain(formatDuration(ns))).toBe(text));
 
   it("uses the next unit if rounding reaches it", () => {
@@ -45,6 +46,15 @@ describe("other units", () => {
   it("separates thousands", () => {
     expect(formatCount(1_234_567)).toBe("1,234,567");
     expect(formatCount(12.3456)).toBe("12.3");
+  });
+
+  it("use a minus sign, not a hyphen", () => {
+    expect([formatCount(-1500), formatCount(-0.001), formatExact("ns", -1500)]).toEqual([
+      "−1,500",
+      "−1.0e-3",
+      "−1,500 ns",
+    ]);
+    expect([formatRatio(-0.5), formatRatio(-42), formatBytes(-3)].map(plain)).toEqual(["−50.0 %", "−4,200 %", "−3 B"]);
   });
 
   it("never rounds a positive value to zero", () => {

@@ -10,11 +10,16 @@ const NO_BREAK_SPACE = "\u00a0";
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 const precise = new Intl.NumberFormat("en-US", { maximumFractionDigits: 6 });
 
+/** Return the text of a number with a minus sign in place of its hyphen. */
+export function withMinusSign(text: string): string {
+  return text.replace(/^-/, "\u2212");
+}
+
 /** Three significant digits, at most two decimals, thousands separated. */
 export function formatSignificant(value: number): string {
   const size = Math.abs(value);
-  if (size >= 99.95) return grouped.format(value);
-  return value.toFixed(size >= 9.995 ? 1 : 2);
+  if (size >= 99.95) return withMinusSign(grouped.format(value));
+  return withMinusSign(value.toFixed(size >= 9.995 ? 1 : 2));
 }
 
 /** Scale `value` down until it is below `step`, taking rounding into account. */
@@ -25,7 +30,7 @@ function formatScaled(value: number, step: number, units: readonly string[]): st
     rest /= step;
     unit += 1;
   }
-  const text = unit === 0 && Number.isInteger(rest) ? grouped.format(rest) : formatSignificant(rest);
+  const text = unit === 0 && Number.isInteger(rest) ? withMinusSign(grouped.format(rest)) : formatSignificant(rest);
   return `${text}${NO_BREAK_SPACE}${units[unit] ?? ""}`;
 }
 
@@ -37,7 +42,7 @@ function formatLongDuration(seconds: number): string {
 }
 
 export function formatDuration(ns: number): string {
-  if (Math.abs(ns) >= 120e9) return (ns < 0 ? "-" : "") + formatLongDuration(Math.abs(ns) / 1e9);
+  if (Math.abs(ns) >= 120e9) return (ns < 0 ? "\u2212" : "") + formatLongDuration(Math.abs(ns) / 1e9);
   return formatScaled(ns, 1000, ["ns", "µs", "ms", "s"]);
 }
 
@@ -59,21 +64,21 @@ export function formatOperationRate(flopPerS: number): string {
 
 /** Format operations per byte moved. */
 export function formatIntensity(floPerByte: number): string {
-  const text = Math.abs(floPerByte) < 0.1 ? floPerByte.toPrecision(1) : formatSignificant(floPerByte);
+  const text = Math.abs(floPerByte) < 0.1 ? withMinusSign(floPerByte.toPrecision(1)) : formatSignificant(floPerByte);
   return `${text}${NO_BREAK_SPACE}FLO/B`;
 }
 
 export function formatCount(value: number): string {
-  if (Number.isInteger(value)) return grouped.format(value);
-  return Math.abs(value) < 0.01 ? value.toExponential(1) : formatSignificant(value);
+  if (Number.isInteger(value)) return withMinusSign(grouped.format(value));
+  return Math.abs(value) < 0.01 ? withMinusSign(value.toExponential(1)) : formatSignificant(value);
 }
 
 export function formatRatio(value: number): string {
   const percent = value * 100;
   if (percent === 0) return `0${NO_BREAK_SPACE}%`;
   if (percent > 0 && percent < 0.05) return `<0.1${NO_BREAK_SPACE}%`;
-  if (Math.abs(percent) >= 1000) return `${grouped.format(percent)}${NO_BREAK_SPACE}%`;
-  const text = percent.toFixed(1);
+  if (Math.abs(percent) >= 1000) return `${withMinusSign(grouped.format(percent))}${NO_BREAK_SPACE}%`;
+  const text = withMinusSign(percent.toFixed(1));
   return `${text === "100.0" ? "100" : text}${NO_BREAK_SPACE}%`;
 }
 
@@ -141,5 +146,5 @@ export function formatSigned(kind: Kind, value: number): string {
 export function formatExact(kind: Kind, value: Cell | undefined): string {
   const number = NUMBERS[kind];
   if (typeof value !== "number" || !number) return value === null || value === undefined ? "" : formatCell(kind, value);
-  return precise.format(kind === "ratio" ? value * 100 : value) + number[1];
+  return withMinusSign(precise.format(kind === "ratio" ? value * 100 : value)) + number[1];
 }

@@ -9,7 +9,7 @@ describe("formatAgo", () => {
     expect(formatAgo(before(7), NOW_MS, "en")).toBe("7 sec. ago");
     expect(formatAgo(before(3700), NOW_MS, "en")).toBe("1 hr. ago");
   });
-  it("supports Chinese", () => expect(formatAgo(before(120), NOW_MS, "zh-CN")).toBe("2分钟前"));
+  it("supports Chinese", () => expect(formatAgo(before(120), NOW_MS, "zh-CN")).toBe("2 分钟前"));
   it("shows future times as now: another machine's clock may run ahead", () =>
     expect(formatAgo(before(-60), NOW_MS, "en")).toBe("now"));
 });
@@ -17,7 +17,7 @@ describe("formatAgo", () => {
 describe("formatUntil", () => {
   it("shows future times", () => {
     expect(formatUntil(before(-7 * 86_400), NOW_MS, "en")).toBe("in 7 days");
-    expect(formatUntil(before(-3700), NOW_MS, "zh-CN")).toBe("1小时后");
+    expect(formatUntil(before(-3700), NOW_MS, "zh-CN")).toBe("1 小时后");
   });
   it("shows past times as now", () => expect(formatUntil(before(60), NOW_MS, "en")).toBe("now"));
 });

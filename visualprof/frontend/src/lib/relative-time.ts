@@ -1,4 +1,4 @@
-// Times in words: relative for reading, exact for tooltips.
+// Times in words: relative for reading, exact for tooltips. In Chinese texts a space follows a number.
 
 const STEPS: readonly [unit: Intl.RelativeTimeFormatUnit, seconds: number][] = [
   ["day", 86_400],
@@ -10,10 +10,11 @@ const STEPS: readonly [unit: Intl.RelativeTimeFormatUnit, seconds: number][] = [
 function formatRelative(seconds: number, language: string, sign: 1 | -1): string {
   const wholeSeconds = Math.max(0, Math.floor(seconds));
   const [unit, size] = STEPS.find(([, unitSeconds]) => wholeSeconds >= unitSeconds) ?? ["second", 1];
-  return new Intl.RelativeTimeFormat(language, { style: "short", numeric: "auto" }).format(
+  const text = new Intl.RelativeTimeFormat(language, { style: "short", numeric: "auto" }).format(
     sign * Math.floor(wholeSeconds / size),
     unit,
   );
+  return text.replace(/(?<=\d)(?=\p{Script=Han})/u, " ");
 }
 
 /** Format a past time as "5 sec. ago" in the language. A future time, from a clock that runs ahead, is shown as now. */

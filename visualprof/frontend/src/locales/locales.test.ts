@@ -2,6 +2,8 @@ import { describe, expect, it } from "vitest";
 import { importGraph, reachable, sources } from "../../tests/imports";
 import { ALL_TEXTS, FIRST_TEXTS, LANGUAGES, locale, pageTexts, SHARED_TEXTS, setLanguage, t } from "./index";
 
+/** The sources of the server's views, whose charts name texts. */
+const views = import.meta.glob<string>("../../../views/*.py", { query: "?raw", import: "default", eager: true });
 const files = import.meta.glob<object>(["./*/*.json", "!./server/*"], { import: "default", eager: true });
 
 function leaves(node: object, path = ""): [key: string, text: string][] {
@@ -96,9 +98,16 @@ describe("the files of texts", () => {
         ),
       ],
     );
+  /** Return the files of the texts that the charts of a source use: `@t:KEY`, or the start of a key. */
+  const chartFiles = (path: string) =>
+    [...(sources[path] ?? "").matchAll(/["`]charts\/(\w+)["`]/g)]
+      .flatMap(([, view = ""]) => [...(views[`../../../views/${view}.py`] ?? "").matchAll(/@t:([\w.]+)/g)])
+      .flatMap(([, start = ""]) => [
+        ...new Set([...fileOf].filter(([key]) => key.startsWith(start)).map(([, name]) => name)),
+      ]);
   const missing = (entry: string, loaded: readonly string[], skipped: (path: string) => boolean = isTest) =>
     reachable(graph, entry, skipped).flatMap((path) =>
-      usedFiles(path)
+      [...usedFiles(path), ...chartFiles(path)]
         .filter((name) => name !== "definitions" && !loaded.includes(name)) // loaded when a definition is opened
         .map((name) => `${path}: ${name}.json`),
     );

@@ -1,6 +1,6 @@
 import { beforeAll, describe, expect, it } from "vitest";
 import { ALL_TEXTS, setLanguage } from "./index";
-import { chartText, columnLabels, counterName, counterLabel, runtimeText } from "./text";
+import { chartText, columnLabels, counterName, counterLabel, runtimeText, trackLabel } from "./text";
 
 beforeAll(() => setLanguage("en", ALL_TEXTS));
 
@@ -21,6 +21,21 @@ describe("counterLabel", () => {
     ]));
   it("does not change other counters of profilers", () =>
     expect(["GPU memory", "memory arena", "Power"].map(counterLabel)).toEqual(["GPU memory", "memory arena", "Power"]));
+});
+
+describe("labels of tracks", () => {
+  const NAMES = ["stream 7", "thread 42 (python)", "stream 7a", "main"];
+  const COUNTERS = ["stream 7 launches waiting", "Memcpy HtoD GB/s"];
+  it("keep the words of profilers in English", () => {
+    expect(NAMES.map(trackLabel)).toEqual(NAMES);
+    expect(COUNTERS.map(counterLabel)).toEqual(["Queue depth of stream 7", "Memcpy HtoD (GB/s)"]);
+  });
+  it("translate them", async () => {
+    await setLanguage("zh", ALL_TEXTS);
+    expect(NAMES.map(trackLabel)).toEqual(["流 7", "线程 42 (python)", "stream 7a", "main"]);
+    expect(COUNTERS.map(counterLabel)).toEqual(["流 7 的排队数", "Memcpy HtoD（GB/s）"]);
+    await setLanguage("en", ALL_TEXTS);
+  });
 });
 
 describe("runtimeText", () => {

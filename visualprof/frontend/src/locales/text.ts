@@ -94,8 +94,16 @@ export function counterName(name: string): string {
   return `${plain.slice(0, plain.length - counter.length)}${textOr(`counter.${slug(counter)}`, counter)}${sign}`;
 }
 
-// MegEngine's counters. The memory of a CPU is that of all programs, so it is named after the machine.
-const MEGENGINE_COUNTERS: readonly [pattern: RegExp, key: string][] = [
+/** Return the label of a track. Profilers write "stream 7" and "thread 42" in English. */
+export function trackLabel(name: string): string {
+  return name.replace(/^(stream|thread) (-?\d+)(?!\S)/, (_, kind: string, n: string) => t(`counter.${kind}_n`, { n }));
+}
+
+// The server's counters of launches and copies, and MegEngine's. The memory of a CPU is that of all programs, so it is
+// named after the machine.
+const COUNTER_PATTERNS: readonly [pattern: RegExp, key: string][] = [
+  [/^(.+) launches waiting$/, "queue_depth"],
+  [/^(Mem(?:cpy|set)\b.*) GB\/s$/, "copy_bandwidth"],
   [/^(cpu\w*:\d+)_alloc_mem$/, "megengine_machine_memory"],
   [/^(\w+:\d+)_alloc_mem$/, "megengine_device_memory"],
   [/^nr_alive_tensor$/, "megengine_live_tensors"],
@@ -105,9 +113,9 @@ const MEGENGINE_COUNTERS: readonly [pattern: RegExp, key: string][] = [
 
 /** Return the label of a timeline counter. The monitor's counters end in a unit, with two exceptions. */
 export function counterLabel(name: string): string {
-  for (const [pattern, key] of MEGENGINE_COUNTERS) {
+  for (const [pattern, key] of COUNTER_PATTERNS) {
     const match = pattern.exec(name);
-    if (match) return t(`counter.${key}`, { device: match[1] ?? "" });
+    if (match) return t(`counter.${key}`, { device: trackLabel(match[1] ?? "") });
   }
   return / (%|MHz|W|C|bytes)$/.test(name) || name === "load" || name === "involuntary switches"
     ? counterName(name)

@@ -8,6 +8,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Trace
 from visualprof.views.answers.kinds import kinds_of
 from visualprof.views.answers.table import Answer, LazyTextColumn
@@ -17,6 +18,7 @@ from visualprof.views.measure.launches.launch import is_kernel
 from visualprof.views.measure.names.kernel_names import short_names
 
 MIN_CHARS = 20  # shorter names stay as they are, if no name is longer
+KERNEL_OF_CHANGE = pattern(r"(?:^|; )kernel\[(?!name~)([^;]+)\][*=]")
 
 
 @cached_on_trace
@@ -34,7 +36,8 @@ def add_short_names(answer: Answer, subject: object) -> Answer:
         answer: An answer. Its texts keep the full names.
         subject: The trace of the answer; another subject if the names come from several traces.
     """
-    names = set(_long_names(answer))
+    changed_kernels = {kernel for text in _changes(answer) for kernel in KERNEL_OF_CHANGE.findall(text)}
+    names = set(_long_names(answer)) | changed_kernels
     if names:
         short = trace_short_names(subject) if isinstance(subject, Trace) else short_names(names)
         answer.short_names = {name: short[name] for name in sorted(names) if name in short}
@@ -48,8 +51,20 @@ def _short_changes(texts: Iterable[str], short: Mapping[str, str]) -> dict[str, 
     return {
         text: f"kernel[{short[name]}]{text.rpartition(']')[2]}"
         for text, name in kernels.items()
-        if text.startswith("kernel[") and name in short and "]" not in short[name]
+        if text.startswith("kernel[") and name in short
     }
+
+
+def _changes(answer: Answer) -> Iterator[str]:
+    """Yield the changes of a replay that an answer proposes: of its rows, of its findings, and of all of them."""
+    for table in answer.tables().values():
+        yield from (str(text) for text in table.columns_by_name().get("change", ()) if text)
+    for field in answer.__struct_fields__:
+        value: object = getattr(answer, field)
+        if field == "change" and isinstance(value, str):
+            yield value
+        for row in cast("list[object]", value) if isinstance(value, list) else [value]:
+            yield from (text for text in [getattr(row, "change", None)] if isinstance(text, str))
 
 
 def _long_names(answer: Answer) -> Iterator[str]:

@@ -45,7 +45,7 @@ EXAMPLES = msg(
     "launch=0, sync=remove, copies=async, copies=pinned; in a run of several ranks rank[3]=median, rank[*]=median",
 )
 _CHANGE_SYNTAX = re.compile(
-    r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>[^\]]+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
+    r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>.+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
 )
 
 

@@ -12,6 +12,12 @@ it("the layout of a column depends on its content, not on its name", () => {
   expect(columns.at(-1)?.kind).toBe("text");
 });
 
+it("a heading of several words takes two lines", () => {
+  const width = (name: string) => createColumns([name], { [name]: "count" })[0]?.widthPx ?? 0;
+  expect(width("predicted_step")).toBeLessThan(width("predictedstep"));
+  expect(width("predicted_step")).toBeGreaterThanOrEqual(width("predicted"));
+});
+
 it("short texts get the width that they need, within limits", () => {
   const width = (text: string, name = "address") =>
     createColumns([name], { [name]: "word" }, "", () => ["x", text])[0]?.widthPx ?? 0;

@@ -23,8 +23,12 @@ export interface Column {
 
 const SIGNED = /^delta_|_of_change$/;
 const NUMBER_PX = 80;
+/** The widest usual values are "99.9 ms" and "1,234 %". */
+const NUMBER_WIDTHS: Partial<Record<Kind, number>> = { ns: 74, ratio: 70 };
 const SIGNED_PX = 92;
 const SECOND_NAME_PX = 150;
+/** The padding of a heading and the arrow of its order. */
+const HEADING_TOOLS_PX = 26;
 const WIDTHS: Partial<Record<Kind, number>> = {
   name: 200,
   text: 160,
@@ -56,6 +60,13 @@ function textWidth(text: string): number {
   );
 }
 
+/** Return the width that a heading needs on at most two lines. */
+function headingWidth(label: string): number {
+  const words = label.split(" ");
+  const lines = (count: number) => [words.slice(0, count).join(" "), words.slice(count).join(" ")];
+  return Math.min(...words.map((_, count) => Math.max(...lines(count).map(textWidth))));
+}
+
 /**
  * Return the columns of a table. `scope` is the table's name in the locales, `texts` returns texts of the first rows.
  * Columns without a declared kind are texts.
@@ -73,14 +84,16 @@ export function createColumns(
     const label = labels[name] ?? name;
     // The first name identifies the row; further names say what it belongs to.
     const width =
-      kind === "name" && name !== lead ? SECOND_NAME_PX : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : NUMBER_PX));
+      kind === "name" && name !== lead
+        ? SECOND_NAME_PX
+        : (WIDTHS[kind] ?? (SIGNED.test(name) ? SIGNED_PX : (NUMBER_WIDTHS[kind] ?? NUMBER_PX)));
     const shownWidth =
       SIZED_BY_CONTENT.has(kind) || kind === "name"
         ? Math.max(0, ...new Set(texts(name, kind).map(textWidth))) + 20
         : 0;
     const minWidth = Math.max(
       width,
-      textWidth(label) + 26,
+      headingWidth(label) + HEADING_TOOLS_PX,
       SIZED_BY_CONTENT.has(kind) ? Math.min(MAX_PX, shownWidth) : 0,
     );
     const maxText =

@@ -1,5 +1,6 @@
 // Links from a finding or a change to its evidence: a page, the timeline, and the replay.
 import type { RouteLocationRaw } from "vue-router";
+import { shortChange } from "../../lib/short-change";
 import { pageLabel, t } from "../../locales";
 import { isPageAvailable, linkedLocation } from "../../state";
 
@@ -33,6 +34,8 @@ export function timelineLink(extent: Extent): RouteLocationRaw | null {
 }
 
 /** Return a link to the same replay, where it can be varied, or null if there is none. */
-export function replayLink(change: string): RouteLocationRaw | null {
-  return change && isPageAvailable("idle") ? linkedLocation(`/idle?change=${encodeURIComponent(change)}`) : null;
+export function replayLink(change: string, shortNames?: Readonly<Record<string, string>>): RouteLocationRaw | null {
+  return change && isPageAvailable("idle")
+    ? linkedLocation(`/idle?change=${encodeURIComponent(shortChange(change, shortNames))}`)
+    : null;
 }

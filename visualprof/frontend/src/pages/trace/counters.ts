@@ -1,6 +1,7 @@
 // A counter as a stepped area. If a pixel has several samples, the band between minimum and maximum.
-import { formatBytes, formatSignificant } from "../../lib/format";
+import { formatBytes, formatSignificant, withMinusSign } from "../../lib/format";
 import type { TimelineColors } from "./colors";
+import { t } from "../../locales";
 import type { Scene, SceneRow } from "./scene";
 
 const TOP_PX = 4;
@@ -46,7 +47,7 @@ const BYTES = /memory|_mem\b|bytes/i;
 
 export function counterText(value: number, name: string): string {
   if (BYTES.test(name)) return formatBytes(value);
-  if (Math.abs(value) < 1e4) return Number.isInteger(value) ? String(value) : formatSignificant(value);
+  if (Math.abs(value) < 1e4) return Number.isInteger(value) ? withMinusSign(String(value)) : formatSignificant(value);
   const power = Math.min(4, Math.floor(Math.log10(Math.abs(value)) / 3));
   return `${formatSignificant(value / 1000 ** power)}\u00a0${["", "k", "M", "G", "T"][power] ?? ""}`;
 }
@@ -99,7 +100,8 @@ export function drawCounter(
     context.textAlign = "right";
     context.textBaseline = "top";
     context.fillStyle = ink.muted;
-    context.fillText(counterText(counter.max, counter.name), right - 5, line.y + TOP_PX);
+    const peak = t("timeline.peak", { value: counterText(counter.max, counter.name) });
+    context.fillText(peak, right - 5, line.y + TOP_PX);
   }
   context.restore();
 }

@@ -10,6 +10,7 @@ const words: TrackTexts = {
   process: (id) => `Process ${id}`,
   annotations: (name) => `Annotations ${name}`,
   graphs: (name) => `Graphs ${name}`,
+  track: (name) => name,
   counter: (name) => name,
   counters: "Counters",
   other: "Other",

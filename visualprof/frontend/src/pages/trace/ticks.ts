@@ -1,5 +1,5 @@
 // Round positions for the lines and labels of the time axis.
-import { formatSignificant } from "../../lib/format";
+import { formatSignificant, withMinusSign } from "../../lib/format";
 
 const STEPS = [1, 2, 5];
 const UNITS: readonly [ns: number, unit: string][] = [
@@ -27,12 +27,13 @@ export function tickLabel(ns: number, step: number): string {
   const [size, unit] = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs) ?? [1, "ns"];
   if (ns === 0) return "0";
   const digits = Math.max(0, Math.min(9, Math.round(Math.log10(size)) - Math.floor(Math.log10(step) + 1e-9)));
-  return `${(ns / size).toFixed(digits)}\u00a0${unit}`;
+  return `${withMinusSign((ns / size).toFixed(digits))}\u00a0${unit}`;
 }
 
 /** Format a time with enough digits to distinguish neighbors. */
 export function formatTime(ns: number): string {
   const size = UNITS.find(([unitNs]) => Math.abs(ns) >= unitNs);
   if (!size || size[0] === 1) return `${formatSignificant(Math.round(ns)).replace(/\.0+$/, "")}\u00a0ns`;
-  return `${(ns / size[0]).toFixed(Math.min(6, Math.round(Math.log10(size[0]))))}\u00a0${size[1]}`;
+  const text = (ns / size[0]).toFixed(Math.min(6, Math.round(Math.log10(size[0]))));
+  return `${withMinusSign(text)}\u00a0${size[1]}`;
 }

@@ -1,6 +1,6 @@
 // The state shared by all parts of the page: stage, state and tracks, and navigation between locations.
 import { computed, inject, nextTick, onScopeDispose, provide, ref, shallowRef, watch, type InjectionKey } from "vue";
-import { counterLabel, t } from "../../locales";
+import { counterLabel, t, trackLabel } from "../../locales";
 import { run, step, theme } from "../../state";
 import { BASE, counterpartStep } from "../../compare/step-alignment";
 import { useEmptyTracks } from "./empty-tracks";
@@ -46,6 +46,7 @@ export function useTimeline() {
     graphs: (name) => t("timeline.graphs_of", { name }),
     counters: t("timeline.counters"),
     other: t("timeline.other_tracks"),
+    track: trackLabel,
     counter: counterLabel,
     unnamed: t("timeline.unnamed"),
   }));

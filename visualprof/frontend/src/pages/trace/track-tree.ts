@@ -24,6 +24,7 @@ export interface TrackTexts {
   process: (id: string) => string;
   annotations: (name: string) => string;
   graphs: (name: string) => string;
+  track: (name: string) => string;
   counter: (name: string) => string;
   counters: string;
   other: string;
@@ -36,7 +37,7 @@ const MINOR_EVENTS = 2;
 function labelOf(track: Track, words: TrackTexts): string {
   const name = track.name.trim() || track.tid.trim();
   // A number alone is not clear. Newer Kineto files write "stream 7" and "thread 42" themselves.
-  const plain = /^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name;
+  const plain = words.track(/^-?\d+$/.test(name) ? `${track.kind === "thread" ? "thread" : "stream"} ${name}` : name);
   if (track.kind === "graph") return words.graphs(plain);
   return track.kind === "gpu_annotation" ? words.annotations(plain) : plain || words.unnamed;
 }
