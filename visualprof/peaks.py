@@ -6,6 +6,7 @@ matrices are twice as high. Only devices with a known datasheet are listed; othe
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -50,7 +51,7 @@ class Peak(NamedTuple):
 
     Attributes:
         flops: FLO/s of matrix products by type.
-        other: FLO/s of all other operations.
+        other: FLO/s of all other operations, NaN if unknown.
         bandwidth: Memory bandwidth in bytes per second, `None` if unknown.
         units: Number of multiprocessors.
         mhz: Clock of matrix products.
@@ -80,7 +81,7 @@ CDNA2 = Units({"fp16": 1024, "bf16": 1024, "fp32": 256, "fp64": 256, "int8": 102
 CDNA3 = _tensor_core_units(2048, 1024, 256, fp64=256, fp8=4096, int8=4096)
 CDNA4 = Units({"fp16": 4096, "bf16": 4096, "fp8": 8192, "int8": 8192, "fp4": 16384, "fp32": 256, "fp64": 128}, 256)
 VECTOR_TYPES = ("fp32", "fp64")  # at the clock of other operations
-DATASHEET, WHITEPAPER = "datasheet", "architecture"
+DATASHEET, WHITEPAPER, CYCLES = "datasheet", "architecture", "cycles"
 
 
 def _device(
@@ -163,6 +164,22 @@ def find_peak(name: str, memory_bytes: int = 0, multiprocessors: int = 0) -> Pea
         mhz=model.mhz,
         source=model.source,
     )
+
+
+# Operations per clock and cube core of an Ascend NPU: 16 x 16 x 16 multiply-adds.
+# Source: operator_mfu of msprof-analyze
+CUBE_CORE_PRODUCTS = {"fp16": 8192, "bf16": 8192, "int8": 16384}
+
+
+def cube_core_peak(cores: int, mhz: int) -> Peak | None:
+    """Return the peak rates of an Ascend NPU by its cube cores and their clock; `None` if one of them is unknown.
+
+    The rates of vector cores and of the memory do not follow from these, so they are unknown.
+    """
+    if cores <= 0 or mhz <= 0:
+        return None
+    rates = {type: operations * cores * mhz * 1e6 for type, operations in CUBE_CORE_PRODUCTS.items()}
+    return Peak(flops=rates, other=math.nan, bandwidth=None, units=cores, mhz=mhz, source=CYCLES)
 
 
 # Bandwidth to the other devices of a host, 10^9 bytes per second in one direction: half of the sum in the datasheets.

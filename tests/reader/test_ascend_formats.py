@@ -99,7 +99,7 @@ def test_kernels_have_cores_types_and_pipelines(recording: tuple[str, Trace]) ->
     if form == "text":  # the database has no utilization, from which the number of cores follows
         assert trace.args["cube_utilization"].values.tolist() == [0.9]
         assert trace.args["blocks_per_sm"].values.tolist() == [24 / 24, 12 / 48]
-        assert trace.meta.devices[0].multiprocessors == 24
+        assert (trace.meta.devices[0].multiprocessors, trace.meta.devices[0].clock_mhz) == (24, 1800)
 
 
 def test_a_collective_has_its_group_size_and_link(recording: tuple[str, Trace]) -> None:
@@ -196,6 +196,11 @@ def test_asserted_values_of_real_recordings(form: str, rank: int) -> None:
     recording_path(folder)
     trace = trace_of(recording_path(f"{folder}/ASCEND_PROFILER_OUTPUT/{name}"))
     assert trace.meta.rank == rank
+    # README.md of the recordings: 24 cube cores at 1,800 MHz
+    assert [(device.multiprocessors, device.clock_mhz) for device in trace.meta.devices] == [(24, 1800)]
+    peaks = answer_of(trace, "roofline")["peaks"]["columns"]
+    assert dict(zip(peaks["precision"], peaks["flop_rate"], strict=True))["fp16"] == 24 * 1.8e9 * 8192
+    check_memory_curve(trace)
     times = dict.fromkeys(set(texts(trace, "core")), 0)
     cores, column = texts(trace, "core"), trace.args["core"]
     for core, row in zip(cores, column.events.tolist(), strict=True):
@@ -226,6 +231,16 @@ def test_asserted_values_of_real_recordings(form: str, rank: int) -> None:
     assert trace.args["link_bytes"].values.sum() == pytest.approx(moved[0] * 1e6, abs=1)
     assert trace.args["link_ns"].values.sum() == pytest.approx(moved[1] * 1e6, abs=100)
     check_counts(trace)
+
+
+def check_memory_curve(trace: Trace) -> None:
+    """Check the peak of the framework's memory in `memory_record.csv` and in the table MEMORY_RECORD, in MiB."""
+    peaks: dict[str, float] = {}
+    for number, track in enumerate(trace.tracks):
+        values = trace.counters.value[trace.counters.track == number]
+        if track.name.startswith("Memory PTA allocated"):
+            peaks[track.name] = float(values.max()) / (1 << 20)
+    assert peaks == {"Memory PTA allocated B": pytest.approx(1187.981, abs=0.001)}
 
 
 def check_counts(trace: Trace) -> None:

@@ -67,6 +67,8 @@ def test_categories_of_every_vendor_mean_what_those_of_gpus_mean() -> None:
         assert vendor_category(f"{vendor}_memset") == Category.MEMSET
         assert vendor_category(f"{vendor}_sync") == Category.SYNC
         assert vendor_category(f"{vendor}_user_annotation") == Category.ANNOTATION
+    assert vendor_of_category("hpu_op") == "hpu"
+    assert vendor_of_category("gpu_op") == ""
     for cat in ("user_annotation", "cpu_op", "python_function", "memory", "cpu_memcpy", ""):
         assert vendor_category(cat) is None
     assert vendor_of_category("mlu_runtime") == "mlu"
@@ -115,15 +117,45 @@ def test_an_unknown_category_of_device_events_is_a_warning(write: Write) -> None
         write(
             [
                 event(1, 1, "aten::mm", 0, 50, "cpu_op"),
-                event(0, 5, "mme_gemm", 60, 30, "hpu_op", device=0, stream=5),
-                event(0, 5, "mme_gemm", 90, 30, "hpu_op", device=0, stream=5),
+                event(0, 5, "mme_gemm", 60, 30, "zpu_op", device=0, stream=5),
+                event(0, 5, "mme_gemm", 90, 30, "zpu_op", device=0, stream=5),
             ]
         )
     )
     assert names_of(trace, Category.KERNEL) == ["mme_gemm"] * 2
     assert trace.meta.warnings == (
-        "2 device events have the unknown category 'hpu_op': they were classified by their names",
+        "2 device events have the unknown category 'zpu_op': they were classified by their names",
     )
+
+
+def test_the_engine_of_a_habana_device_decides(write: Write) -> None:
+    trace = read_trace(
+        write(
+            [
+                event(1, 1, "aten::mm", 0, 50, "cpu_op"),
+                event(0, 6, "gemm", 60, 30, "hpu_op", **{"HW event name": "MMEH_WB"}),
+                event(0, 7, "add", 60, 20, "hpu_op", **{"HW event name": "TPC_SPU_START_TO_SPU_HALT"}),
+                event(0, 4, "load", 60, 10, "hpu_op", **{"HW event name": "DBG_DMA_TRC_WR_DATA_LAST"}),
+                event(0, 9, "send", 60, 40, "hpu_op", **{"HW event name": "NIC0_TX"}),
+                event(0, 8, "Memcpy HtoD", 60, 5, "hpu_op"),
+                event(0, 5, "range", 60, 5, "mlu_profiler_range"),
+            ]
+        )
+    )
+    assert names_of(trace, Category.KERNEL) == ["gemm", "add"]
+    assert sorted(names_of(trace, Category.MEMCPY)) == ["Memcpy HtoD", "load"]
+    assert names_of(trace, Category.COMM) == ["send"]
+    assert (trace.meta.device_type, trace.meta.warnings) == ("hpu", ())
+
+
+def test_a_device_of_cambricon_has_its_memory_and_cores(tmp_path: Path) -> None:
+    path = tmp_path / "mlu.pt.trace.json"
+    properties = {"id": 0, "name": "MLU370-X4", "totalMem(MiB)": 23_308, "clusterCount": 8, "McorePerCluster": 4}
+    kernel = event(0, 3, "MLUUnion1Kernel", 20, 8, "kernel", device=0, stream=3, correlation=1)
+    call = event(1, 1, "cnInvokeKernel", 5, 10, "mlu_runtime", correlation=1)
+    path.write_text(json.dumps({"schemaVersion": 1, "deviceProperties": [properties], "traceEvents": [call, kernel]}))
+    (device,) = read_trace(path).meta.devices
+    assert (device.name, device.memory_bytes, device.multiprocessors) == ("MLU370-X4", 23_308 << 20, 32)
 
 
 def test_an_arrow_from_an_operator_makes_an_unnamed_lane_one_of_a_device(tmp_path: Path) -> None:

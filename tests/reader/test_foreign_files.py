@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.recordings import recording_path
+from visualprof.cli import main
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader import read_trace
 from visualprof.reader.foreign_files import describe
@@ -53,11 +54,20 @@ def database(path: Path, *tables: str) -> bytes:
         (rb"{\rtf1\ansi hello}", "rich text document", "plain text"),
         (b"{&quot;traceEvents&quot;: [{&quot;ph&quot;: 1}]}", "quotes were replaced for a web page", "download"),
         (pickle.dumps({"a": 1}), "a Python pickle", "never opens them"),
-        (b"PERFILE2\x68\x00", "a recording of the operating system", "torch.profiler"),
+        (b"PERFILE2\x68\x00", "samples of Linux perf", "py-spy record --format chrometrace"),
+        (b"\x17\x08\x44tracing6\x00", "a recording of the Linux kernel", "tracebox"),
+        (b"memray\x00\x0c", "a recording of memray", "_dump_snapshot"),
+        (b'[{"children": [], "frame": {"name": "ROOT", "type": "function"}}]', "Triton's profiler", "proton -d trace"),
+        (
+            b'{"$schema": "https://www.speedscope.app/file-format-schema.json", "profiles": []}',
+            "sampled stacks",
+            "py-spy",
+        ),
+        (b'{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"}}]}', "sampled stacks", "py-spy"),
+        (zipped("run.trace/form.template"), "Apple's Instruments", "torch.profiler"),
         (b'{"Layers": [{"Name": "a", "LayerType": "Conv"}], "Bindings": []}', "a TensorRT engine", "--exportProfile"),
         (b'{"request_throughput": 3.98, "mean_ttft_ms": 41.2}', "a load test of an inference server", "torch.profiler"),
         (b"----  ------\nName  Self CPU \n----  ------\n", "a table of torch.profiler", "export_chrome_trace"),
-        (b"train.py(10): step;aten::mm 1200\ntrain.py(10): step;aten::add 300\n", "collapsed stacks", "export_chrome"),
         (b"\x28\xb5\x2f\xfd\x04", "packed with zstd", "zstd -d"),
         (zipped("trace.json"), "a ZIP archive", "unzip"),
         (zipped("config.json", "model.weights.h5"), "Keras 3", "export the model as ONNX"),
@@ -94,15 +104,56 @@ def test_an_error_says_what_the_file_is(tmp_path: Path, content: bytes, text: st
     [
         ("net.engine", "an engine of TensorRT", "trtexec --loadEngine=FILE --exportProfile=profile.json"),
         ("NET.PLAN", "an engine of TensorRT", "trtexec --loadEngine=FILE --exportProfile=profile.json"),
-        ("boot.etl", "a recording of the operating system", "record with torch.profiler"),
+        ("boot.etl", "a recording of Windows", "record with torch.profiler"),
         ("run.qdrep", "a report of Nsight Systems", "nsys export --type sqlite"),
+        ("run.ncu-proj", "a project of Nsight Compute", "ncu --import"),
+        ("frame.rgp", "an AMD profiler", "rocprofv3 --output-format json"),
+        ("x.rocprof", "an AMD profiler", "rocprofv3 --output-format json"),
+        ("proton.hatchet", "Triton's profiler", "proton -d trace"),
+        ("h.overview_page.pb", "TensorBoard's profiler", "xplane.pb"),
+        ("jit_f.hlo_proto.pb", "a module of XLA", "xplane.pb"),
+        ("w_time_1.paddle_trace.pb", "Protobuf", "load_profiler_result"),
+        ("profile.ntff", "AWS Neuron", "--output-format perfetto"),
+        ("qnn-profiling-data_0.log", "Qualcomm", "qnn-profile-viewer"),
+        ("r000hs.vtune", "VTune", "unitrace --chrome-call-logging"),
+        ("py.speedscope.json", "sampled stacks", "py-spy"),
+        ("trace.otf2", "MPI", "torch.profiler"),
+        ("frame.gputrace", "graphics debugger", "torch.profiler"),
     ],
 )
 def test_a_file_is_named_by_its_ending(name: str, text: str, hint: str) -> None:
-    description = describe(name, b"ftrt\x00\x00\x01")
+    description = describe(name, b"\x01\x02\x03\x04")
     assert description is not None
     assert text in description.text
     assert hint in description.hint
+
+
+def test_a_folder_of_another_profiler_is_one_skipped_entry(tmp_path: Path) -> None:
+    for file in (
+        "cpu.trace/form.template",
+        "cpu.trace/Trace1.run/RunIssues.storedata",
+        "node_1_ascend_pt/PROF_1_2_AB/host/data/a.slice_0",
+        "job/PROF_1_2_AB/host/data/a.slice_0",
+        "mine.trace/trace.json",
+    ):
+        (tmp_path / file).parent.mkdir(parents=True, exist_ok=True)
+        database(tmp_path / file, "z") if file.endswith("data") else (tmp_path / file).write_bytes(b"x")
+    listed = {problem.file: (problem.error, problem.hint) for problem in scan_profiles([tmp_path]).skipped}
+    assert sorted(listed) == ["cpu.trace", "job/PROF_1_2_AB", "mine.trace/trace.json", "node_1_ascend_pt"]
+    assert "Apple's Instruments" in listed["cpu.trace"][0]
+    assert "analyse('FOLDER')" in listed["node_1_ascend_pt"][1]
+    assert "msprof --export=on" in listed["job/PROF_1_2_AB"][1]
+
+
+def test_a_folder_without_a_readable_file_is_an_error_with_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "cpu.trace").mkdir()
+    (tmp_path / "cpu.trace" / "form.template").write_bytes(b"x")
+    assert main(["view", "overview", str(tmp_path)]) != 0
+    error = capsys.readouterr().err
+    assert "cpu.trace: this folder is a recording of Apple's Instruments" in error
+    assert "torch.profiler" in error
 
 
 def test_an_unknown_text_is_not_described(tmp_path: Path) -> None:
@@ -113,7 +164,7 @@ def test_an_unknown_text_is_not_described(tmp_path: Path) -> None:
 def test_a_database_is_named_by_its_tables(tmp_path: Path) -> None:
     known = {
         "nvprof.nvvp": (("StringTable", "CUPTI_ACTIVITY_KIND_RUNTIME"), "a database of nvprof, which is not read"),
-        "1_results.db": (("rocpd_string", "rocpd_kernel_dispatch"), "a rocpd database of rocprofv3"),
+        "trace.rpd": (("rocpd_string", "rocpd_api", "rocpd_op"), "a database of rocmProfileData"),
         "other.db": (("trials", "studies"), "an SQLite database with the tables trials, studies"),
         "empty.db": ((), r"this is an SQLite database \("),
     }

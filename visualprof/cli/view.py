@@ -408,7 +408,9 @@ def files_of(path: str, step_range: str = "") -> list[tuple[str, list[FileOf]]]:
         why = "".join(f"; {problem.file}: {skip_reason(problem)}" for problem in listing.skipped[:MAX_SKIPPED])
         rest = len(listing.skipped) - MAX_SKIPPED
         more = f"; {rest:,} more files were skipped" if rest > 0 else ""
-        raise NotFound(f"there is no profile in {path}{why}{more}", "name a file, or another folder")
+        hints = {problem.hint for problem in listing.skipped if problem.hint}
+        hint = hints.pop() if len(hints) == 1 else "name a file, or another folder"
+        raise NotFound(f"there is no profile in {path}{why}{more}", hint)
     if len(listing.runs) > 1:
         some = ", ".join(run.workers[0].spans[0].log_file.file for run in listing.runs[:5])
         raise BadParameter(

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from visualprof.errors import UnknownFormat
 from visualprof.messages import msg
+from visualprof.reader.foreign_recordings import INSTRUMENTS, foreign_recording
 
 MAX_NAMES = 8  # tables or keys that a message names
 MAX_NAME_CHARS = 40
@@ -157,8 +158,8 @@ def _database(name: str, head: bytes) -> Description | None:
         )
     if any(table.startswith("rocpd_") for table in tables):
         return Description(
-            msg("reader.rocpd_database", "a rocpd database of rocprofv3, which is not read"),
-            msg("reader.record_rocprofv3_json", "record with rocprofv3 --output-format json"),
+            msg("reader.rpd_database", "a database of rocmProfileData (.rpd), which is not read"),
+            msg("reader.convert_rpd", "convert it: python rpd2tracing.py FILE trace.json"),
             may_be_recording=True,
         )
     if not tables:
@@ -197,6 +198,8 @@ def _packed(name: str, head: bytes) -> Description | None:
             msg("reader.tar_archive", "a tar archive"), msg("reader.unpack_first", f"unpack it: {'tar xf'}")
         )
     if head.startswith(b"PK\x03\x04"):
+        if b".trace/" in head:
+            return Description(INSTRUMENTS.text, INSTRUMENTS.hint, may_be_recording=True)
         if b"data.pkl" in head:
             return Description(
                 msg("reader.torch_weights", "weights of PyTorch in a Python pickle"),
@@ -284,26 +287,14 @@ def _model_text(name: str, head: bytes) -> Description | None:
     return None
 
 
+def _foreign_recording(name: str, head: bytes) -> Description | None:
+    kind = foreign_recording(name, head)
+    return Description(kind.text, kind.hint, may_be_recording=kind.is_recording) if kind else None
+
+
 def _other(name: str, head: bytes) -> Description | None:
-    """Describe other files of profilers, by content or by name."""
-    lower = name.lower()
-    if lower.endswith((".engine", ".plan")):
-        return Description(
-            msg("reader.tensorrt_engine", "an engine of TensorRT, which only TensorRT itself reads"),
-            msg("reader.profile_engine", "measure it: trtexec --loadEngine=FILE --exportProfile=profile.json"),
-        )
-    if lower.endswith(".etl") or head.startswith(b"PERFILE2"):
-        return Description(
-            msg("reader.system_trace", "a recording of the operating system (ETW or perf), which is not read"),
-            msg("reader.record_with_torch_profiler", "record with torch.profiler"),
-            may_be_recording=True,
-        )
-    if lower.endswith((".nsys-rep", ".qdrep", ".qdstrm")):
-        return Description(
-            msg("reader.nsight_systems_report", "a report of Nsight Systems, which only its own tools read"),
-            msg("reader.export_nsight_report", "export it: nsys export --type sqlite"),
-            may_be_recording=True,
-        )
+    """Describe other files of profilers by content."""
+    del name
     if len(head) > 2 and head[0] & 0x7F == 0x7B and head[1] & 0x7F in (0x28, 0x29):
         return Description(
             msg("reader.cprofile_statistics", "statistics of Python's cProfile, which are not read"),
@@ -328,13 +319,6 @@ def _profiler_text(name: str, head: bytes) -> Description | None:
             msg(
                 "reader.table_of_key_averages", "a table of torch.profiler (key_averages) as text, which has no events"
             ),
-            msg("reader.export_chrome_trace", "write the recording itself: prof.export_chrome_trace('trace.json')"),
-            may_be_recording=True,
-        )
-    lines = head.split(b"\n")[:-1] if b"\n" in head else []
-    if len(lines) > 1 and all(re.fullmatch(rb"[^;]+(;[^;]+)* \d+\r?", line) for line in lines) and b";" in lines[0]:
-        return Description(
-            msg("reader.collapsed_stacks", "collapsed stacks for a flame graph, which have no times of events"),
             msg("reader.export_chrome_trace", "write the recording itself: prof.export_chrome_trace('trace.json')"),
             may_be_recording=True,
         )
@@ -388,6 +372,7 @@ _RULES: tuple[Callable[[str, bytes], Description | None], ...] = (
     _rewritten,
     _web_page,
     _database,
+    _foreign_recording,
     _pickle,
     _packed,
     _weights,

@@ -64,7 +64,8 @@ _VENDOR_CATEGORY = pattern(
 _PLAIN_CATEGORIES = {"kernel": Category.KERNEL, "memcpy": Category.MEMCPY, "memset": Category.MEMSET}
 _VENDOR_KINDS = _PLAIN_CATEGORIES | {"sync": Category.SYNC, "user_annotation": Category.ANNOTATION}
 _VENDOR_PREFIX = pattern(
-    r"^(?P<vendor>[a-z][a-z0-9]*)_(?:memcpy|memset|sync|user_annotation|runtime|driver|ccp_events)$", re.IGNORECASE
+    r"^(?P<vendor>[a-z][a-z0-9]*)_(?:memcpy|memset|sync|user_annotation|runtime|driver|ccp_events|(?<=^hpu_)op)$",
+    re.IGNORECASE,
 )
 _OTHER_PREFIXES = {"gpu", "cpu", "cuda", "hip", "glow", "python", "host"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +12,7 @@ from urllib.parse import quote
 import numpy as np
 
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Floats, Ints
+from visualprof.reader.trace import Floats, Ids, Ints
 
 if TYPE_CHECKING:
     import sqlite3
@@ -85,6 +85,10 @@ class Tables:
         cursor = self._database.execute(f'SELECT CAST("{key}" AS INTEGER), "{value}" FROM "{table}"')
         return {int(number): str(text) for number, text in cursor if number is not None and text is not None}
 
+    def suffixes(self, name: str) -> list[str]:
+        """Return the ends of the names of all tables that are called `name` and anything after it, in order."""
+        return sorted(table.removeprefix(name) for table in self._columns if table.startswith(name))
+
     def _column_names(self, table: str) -> Sequence[str]:
         quoted = table.replace('"', '""')
         return [str(row[1]) for row in self._database.execute(f'PRAGMA table_info("{quoted}")')]
@@ -93,3 +97,18 @@ class Tables:
 def length(columns: Mapping[str, Ints]) -> int:
     """Return the number of rows of columns."""
     return len(next(iter(columns.values()), ()))
+
+
+def find_rows(ordered: Ints, wanted: Ints) -> Ints:
+    """Return (n,) the position of each number in an ascending column, -1 if it is not there."""
+    if not len(ordered):
+        return np.full(len(wanted), -1)
+    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
+    return np.where(ordered[at] == wanted, at, -1)
+
+
+def map_distinct(values: Ints, convert: Callable[[int], int]) -> Ids:
+    """Return (n,) the converted values, converting each distinct value once."""
+    distinct, index = np.unique(values, return_inverse=True)
+    numbers: Sequence[int] = [convert(value) for value in distinct.tolist()]
+    return np.array(numbers, np.int32)[index] if len(distinct) else np.zeros(0, np.int32)

@@ -292,7 +292,7 @@ def _columns(trace: Trace, calls: OperatorCalls, keep: Mask, peak: Peak | None) 
 
 def _peaks(peak: Peak | None) -> PeakColumns:
     rows = [*peak.flops.items(), ("other", peak.other)] if peak else []
-    return from_rows(PeakColumns, sorted(rows, key=lambda row: -row[1]))
+    return from_rows(PeakColumns, sorted((row for row in rows if row[1] > 0), key=lambda row: -row[1]))
 
 
 def _roofs(result: RooflineAnswer, x: Floats) -> list[charts.Option]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,6 +17,7 @@ CORE_TIMES = {"aic_": "aicore_time(us)", "aiv_": "aiv_time(us)"}
 TOTAL_CYCLES = "aic_total_cycles"
 UTILIZATION = "cube_utilization(%)"
 _VECTOR_CORES_PER_CUBE_CORE = 2
+_MAX_BLOCKS = 1 << 16
 _MIN_AGREEMENT = 0.9  # share of kernels that must give the same clock and number of cores
 
 # Names of all metrics that are read, as in `kernel_details.csv`
@@ -25,6 +27,18 @@ METRICS = (
     UTILIZATION,
     *(f"{prefix}{pipeline}_ratio" for prefix in ("aic_", "aiv_", "") for pipeline in PIPELINES),
 )
+
+
+class CubeCores(NamedTuple):
+    """The cube cores of a device; 0 if unknown.
+
+    Attributes:
+        cores: Number of cores.
+        mhz: Their clock.
+    """
+
+    cores: int = 0
+    mhz: int = 0
 
 
 def add_kernel_arguments(
@@ -37,8 +51,8 @@ def add_kernel_arguments(
     blocks: Ints,
     dur_ns: Ints,
     metric: Callable[[str], Floats | None],
-) -> int:
-    """Add core, type, share of cores and pipeline ratios of kernels. Return the number of cube cores, 0 if unknown.
+) -> CubeCores:
+    """Add core, type, share of cores and pipeline ratios of kernels. Return the cube cores of the device.
 
     Args:
         builder: Gets the arguments.
@@ -56,7 +70,8 @@ def add_kernel_arguments(
     builder.arg("type", rows[types > 0], types[types > 0], text=True)
     prefix = np.array([core_prefix(name) for name in cores] or [""])[core]
     _add_ratios(builder, rows, prefix, metric)
-    cube_cores = _cube_cores(metric, dur_ns, blocks)
+    mhz = _clock(metric, blocks)
+    cube_cores = _count_by_utilization(metric, mhz, dur_ns) or _count_by_blocks(prefix, blocks)
     is_sized = (blocks > 0) & (prefix != "")
     if cube_cores:
         capacity = np.where(prefix == "aiv_", _VECTOR_CORES_PER_CUBE_CORE * cube_cores, cube_cores)
@@ -65,7 +80,7 @@ def add_kernel_arguments(
     if utilization is not None:
         is_cube = (prefix == "aic_") & ~np.isnan(utilization)
         builder.arg("cube_utilization", rows[is_cube], utilization[is_cube] / 100.0)
-    return cube_cores
+    return CubeCores(cube_cores, mhz)
 
 
 def _add_ratios(builder: TraceBuilder, rows: Rows, prefix: Rows, metric: Callable[[str], Floats | None]) -> None:
@@ -92,20 +107,40 @@ def _measured(prefix: Rows, metric: Callable[[str], Floats | None]) -> Mask:
     return measured
 
 
-def _cube_cores(metric: Callable[[str], Floats | None], dur_ns: Ints, blocks: Ints) -> int:
-    """Return the number of cube cores, derived from cycles, clock and utilization; 0 if unknown.
+def _clock(metric: Callable[[str], Floats | None], blocks: Ints) -> int:
+    """Return the clock of the cube cores in MHz, derived from cycles = time x clock x blocks; 0 if unknown."""
+    time, cycles = metric(CORE_TIMES["aic_"]), metric(TOTAL_CYCLES)
+    if time is None or cycles is None:
+        return 0
+    rows = np.flatnonzero((np.nan_to_num(cycles) > 0) & (np.nan_to_num(time) > 1) & (blocks > 0))
+    return _typical_number(cycles[rows] / (time[rows] * blocks[rows]))
 
-    cycles = time x clock x blocks, and utilization = cycles / (clock x cores x duration). The text form rounds
-    utilization and times, so most kernels must give the same number.
+
+def _count_by_utilization(metric: Callable[[str], Floats | None], mhz: int, dur_ns: Ints) -> int:
+    """Return the number of cube cores, derived from utilization = cycles / (clock x cores x duration); 0 if unknown."""
+    cycles, utilization = metric(TOTAL_CYCLES), metric(UTILIZATION)
+    if cycles is None or utilization is None or not mhz:
+        return 0
+    rows = np.flatnonzero((np.nan_to_num(cycles) > 0) & (np.nan_to_num(utilization) > 1) & (dur_ns > 0))
+    return _typical_number(cycles[rows] / (mhz * (dur_ns[rows] / 1000) * (utilization[rows] / 100)))
+
+
+def _count_by_blocks(prefix: Rows, blocks: Ints) -> int:
+    """Return the most blocks of a kernel on cube cores if most kernels on vector cores have twice as many, 0 otherwise.
+
+    A kernel that fills the device has a block per core, and a cube core has two vector cores.
     """
-    time, cycles, utilization = (metric(name) for name in (CORE_TIMES["aic_"], TOTAL_CYCLES, UTILIZATION))
-    if time is None or cycles is None or utilization is None:
+    cube = int(blocks[prefix == "aic_"].max(initial=0))
+    vector = np.clip(blocks[prefix == "aiv_"], 0, _MAX_BLOCKS)
+    if cube <= 0 or not len(vector):
         return 0
-    rows = np.flatnonzero((np.nan_to_num(cycles) > 0) & (np.nan_to_num(utilization) > 1) & (time > 1) & (blocks > 0))
-    if not len(rows):
+    return cube if int(np.bincount(vector).argmax()) == _VECTOR_CORES_PER_CUBE_CORE * cube else 0
+
+
+def _typical_number(values: Floats) -> int:
+    """Return the integer that most values round to, 0 if they disagree. The text form rounds, so a few may differ."""
+    if not len(values):
         return 0
-    megahertz = cycles[rows] / (time[rows] * blocks[rows])
-    cores = cycles[rows] / (megahertz * (dur_ns[rows] / 1000) * (utilization[rows] / 100))
-    rounded = np.rint(cores).astype(np.int64)
-    typical = int(np.bincount(np.clip(rounded, 0, 4096)).argmax())
+    rounded = np.rint(np.clip(values, 0, 2**15)).astype(np.int64)
+    typical = int(np.bincount(rounded).argmax())
     return typical if (rounded == typical).mean() >= _MIN_AGREEMENT else 0

@@ -219,7 +219,7 @@ def describe(doc: Document, builder: TraceBuilder, **fields: Any) -> None:
 
 
 def parse_device(properties: Json) -> Device:
-    """Return a device from the properties that CUDA reports."""
+    """Return a device from the properties that the runtime of its vendor reports."""
 
     def number(*keys: str) -> int:
         try:
@@ -228,12 +228,13 @@ def parse_device(properties: Json) -> Device:
             return 0
         return value if abs(value) < 2**62 else 0
 
+    clusters = number("clusterCount") * number("McorePerCluster")  # of a Cambricon MLU
     major, minor = properties.get("computeMajor"), properties.get("computeMinor")
     return Device(
         id=number("id"),
         name=str(properties.get("name", "")),
-        memory_bytes=number("totalGlobalMem"),
+        memory_bytes=number("totalGlobalMem") or number("totalMem(MiB)") << 20,
         compute_capability="" if major is None else f"{major}.{minor or 0}",
-        multiprocessors=number("smCount", "numSms"),
+        multiprocessors=number("smCount", "numSms") or clusters,
         max_threads_per_multiprocessor=number("maxThreadsPerMultiprocessor"),
     )

@@ -15,7 +15,7 @@ from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.matching import number_processes
 from visualprof.reader.trace.pairing import pair_marks
 
-STREAM_DIGITS = str.maketrans("", "", "stream ()")
+STREAM_DIGITS = str.maketrans("", "", "Sstream ()")
 MAX_DEVICE = 63  # larger process numbers are not those of a device
 FLOW_PHASES = ("s", "t", "f")
 

@@ -7,7 +7,7 @@ Source: Ascend/msprof-analyze, docs, "db interface"
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 
 import numpy as np
@@ -17,11 +17,11 @@ from visualprof.reader.ascend import names
 from visualprof.reader.ascend.collectives import add_collectives, add_links, known_group
 from visualprof.reader.ascend.counters import add_counters
 from visualprof.reader.ascend.folder import RecordingFacts, read_facts
-from visualprof.reader.ascend.kernels import CORE_TIMES, METRICS, add_kernel_arguments
+from visualprof.reader.ascend.kernels import CORE_TIMES, METRICS, CubeCores, add_kernel_arguments
 from visualprof.reader.ascend.memory import add_operator_memory, operators_at
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.sqlite_file import MAGIC, MISSING, Tables, open_database
+from visualprof.reader.sqlite_file import MAGIC, MISSING, Tables, find_rows, map_distinct, open_database
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, LinkKind, Mask, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -99,7 +99,7 @@ class _Recording:
             return f"{level}@{text}" if level else text
 
         name_ids = self._map(keys, name)
-        category = _map_distinct(keys, lambda key: names.call_category(self._text(key & (1 << 40) - 1)))
+        category = map_distinct(keys, lambda key: names.call_category(self._text(key & (1 << 40) - 1)))
         corr = np.maximum(calls["connectionId"], 0)
         self._add(calls, name_ids, category, self._threads(calls["globalTid"]), corr)
         return int(calls["globalTid"][0] >> 32) if len(calls["globalTid"]) else 0
@@ -115,7 +115,7 @@ class _Recording:
             return
         self._framework = "pytorch"
         keys = (api["type"] << 40) + api["name"]
-        category = _map_distinct(keys, lambda key: _host_category(key >> 40, self._text(key & (1 << 40) - 1)))
+        category = map_distinct(keys, lambda key: _host_category(key >> 40, self._text(key & (1 << 40) - 1)))
         name_ids = self._map(api["name"], self._text)
         rows = self._add(api, name_ids, category, self._threads(api["globalTid"]))
         sequence = api["sequenceNumber"]
@@ -232,8 +232,8 @@ class _Recording:
         links = self._tables.texts("ENUM_HCCL_LINK_TYPE", "id", "name") or _LINKS
         used, index = np.unique(task["linkType"], return_inverse=True)
         op_order = np.argsort(ops["opId"], kind="stable")
-        at = _find(ops["opId"][op_order], task["opId"])
-        of_task = _find(tasks["globalTaskId"], task["globalTaskId"])
+        at = find_rows(ops["opId"][op_order], task["opId"])
+        of_task = find_rows(tasks["globalTaskId"], task["globalTaskId"])
         dur = np.where(of_task >= 0, (tasks["endNs"] - tasks["startNs"])[of_task], 0) if len(tasks["startNs"]) else 0
         add_links(
             self._builder,
@@ -258,17 +258,17 @@ class _Recording:
         """Tasks of collectives."""
         return self._tables.integers("COMMUNICATION_TASK_INFO", "globalTaskId", "size", "linkType", "opId")
 
-    def _read_tasks(self, pid: int) -> int:
-        """Read kernels, copies and waits of streams. Return the number of cube cores, 0 if unknown.
+    def _read_tasks(self, pid: int) -> CubeCores:
+        """Read kernels, copies and waits of streams. Return the cube cores of the device.
 
         Only the rows of COMPUTE_TASK_INFO are kernels. Other tasks of computation wrap these, and the tasks of
         collectives are part of the collectives.
         """
         tasks, kernels = self._tasks, self._kernel_info
-        kernel = _find(kernels["globalTaskId"], tasks["globalTaskId"])
-        is_part = _find(np.sort(self._communication["globalTaskId"]), tasks["globalTaskId"]) >= 0
+        kernel = find_rows(kernels["globalTaskId"], tasks["globalTaskId"])
+        is_part = find_rows(np.sort(self._communication["globalTaskId"]), tasks["globalTaskId"]) >= 0
         is_part |= np.isin(tasks["connectionId"], self._collectives.get("connectionId", np.zeros(0, np.int64)))
-        by_type = _map_distinct(tasks["taskType"], lambda n: names.task_category(self._text(n), self._text(n)))
+        by_type = map_distinct(tasks["taskType"], lambda n: names.task_category(self._text(n), self._text(n)))
         category = np.where(kernel >= 0, Category.KERNEL, by_type)
         keep = np.flatnonzero((kernel >= 0) | ~(is_part | (by_type == Category.KERNEL)))
         tasks, kernel, category = {k: v[keep] for k, v in tasks.items()}, kernel[keep], category[keep]
@@ -298,15 +298,15 @@ class _Recording:
         """Add the bytes of copies, which newer versions record."""
         copies = self._tables.integers("MEMCPY_INFO", "globalTaskId", "size")
         order = np.argsort(copies["globalTaskId"], kind="stable")
-        at = _find(copies["globalTaskId"][order], tasks["globalTaskId"])
+        at = find_rows(copies["globalTaskId"][order], tasks["globalTaskId"])
         copied = np.flatnonzero(at >= 0)
         sizes = copies["size"][order][at[copied]]
         self._builder.arg("bytes", rows[copied[sizes >= 0]], sizes[sizes >= 0])
 
-    def _add_kernels(self, rows: Ints, kernel: Ints, tasks: dict[str, Ints], is_kernel: Mask) -> int:
-        """Add the arguments of kernels; return the number of cube cores, 0 if unknown."""
+    def _add_kernels(self, rows: Ints, kernel: Ints, tasks: dict[str, Ints], is_kernel: Mask) -> CubeCores:
+        """Add the arguments of kernels; return the cube cores of the device."""
         if not len(rows):
-            return 0
+            return CubeCores()
         info = self._kernel_info
         used, core = np.unique(info["taskType"][kernel], return_inverse=True)
         blocks = np.maximum(info["blockDim"], info["blockNum"])[kernel]
@@ -335,7 +335,7 @@ class _Recording:
             if not len(of_name):
                 continue
             of_name = of_name[np.argsort(columns["globalTaskId"][of_name], kind="stable")]
-            at = _find(columns["globalTaskId"][of_name], task_ids)
+            at = find_rows(columns["globalTaskId"][of_name], task_ids)
             column = np.where(at >= 0, values[of_name][at], np.nan)
             result[name] = column / 1000 if name in CORE_TIMES.values() else column
         return result.get
@@ -350,7 +350,7 @@ class _Recording:
         if not len(columns["size"]):
             return
         ids = self._map(columns["name"], self._text)
-        is_engine = _map_distinct(columns["name"], lambda number: self._text(number).startswith("cann::")) > 0
+        is_engine = map_distinct(columns["name"], lambda number: self._text(number).startswith("cann::")) > 0
         no_rows = np.zeros(0, np.int64)
         operators = self._operators or (no_rows, no_rows, no_rows, no_rows)
         add_operator_memory(
@@ -369,7 +369,7 @@ class _Recording:
             event=operators_at(ids, columns["allocationTime"], *operators),
         )
 
-    def _describe(self, cores: int) -> None:
+    def _describe(self, cube: CubeCores) -> None:
         facts, tables = self._facts, self._tables
         ranks = tables.integers("RANK_DEVICE_MAP", "rankId")["rankId"]
         names_of_chips = tables.texts("NPU_INFO", "id", "name")
@@ -382,7 +382,12 @@ class _Recording:
             groups=facts.groups,
             device_type="npu",
             devices=tuple(
-                Device(id=number, name=names_of_chips.get(number, ""), multiprocessors=cores)
+                Device(
+                    id=number,
+                    name=names_of_chips.get(number, ""),
+                    multiprocessors=cube.cores,
+                    clock_mhz=cube.mhz,
+                )
                 for number in sorted(self._devices | names_of_chips.keys())
             ),
             clock_origin_ns=0,
@@ -409,7 +414,7 @@ class _Recording:
 
     def _map(self, values: Ints, convert: Callable[[int], str]) -> Ids:
         """Return string ids (n,) of numbers, converting each distinct number once."""
-        return _map_distinct(values, lambda value: self._builder.string(convert(value)))
+        return map_distinct(values, lambda value: self._builder.string(convert(value)))
 
     def _device_of(self, devices: Ints) -> int:
         """Return the device of collectives, or that of the tasks if the table has none."""
@@ -418,7 +423,7 @@ class _Recording:
 
     def _threads(self, numbers: Ints) -> Ids:
         """Return the tracks of threads. A number contains process and thread."""
-        return _map_distinct(numbers, self._thread)
+        return map_distinct(numbers, self._thread)
 
     def _thread(self, number: int) -> int:
         pid, tid = number >> 32, number & 0xFFFFFFFF
@@ -466,21 +471,6 @@ def _host_category(kind: int, name: str) -> Category:
 
 def _text_or_empty(text: str) -> str:
     return "" if text in ("N/A", "UNKNOWN") else text
-
-
-def _find(ordered: Ints, wanted: Ints) -> Ints:
-    """Return (n,) the position of each number in an ascending column, -1 if it is not there."""
-    if not len(ordered):
-        return np.full(len(wanted), -1)
-    at = np.minimum(np.searchsorted(ordered, wanted), len(ordered) - 1)
-    return np.where(ordered[at] == wanted, at, -1)
-
-
-def _map_distinct(values: Ints, convert: Callable[[int], int]) -> Ids:
-    """Return (n,) the converted values, converting each distinct value once."""
-    distinct, index = np.unique(values, return_inverse=True)
-    numbers: Sequence[int] = [convert(value) for value in distinct.tolist()]
-    return np.array(numbers, np.int32)[index] if len(distinct) else np.zeros(0, np.int32)
 
 
 FORMAT = Format("ascend-database", "Ascend NPUs (torch_npu, msprof)", 28, sniff, read, start=start)

@@ -16,8 +16,9 @@ from msgspec.structs import replace
 from visualprof.messages import msg
 from visualprof.reader.ascend import names
 from visualprof.reader.ascend.collectives import add_collectives, add_links
+from visualprof.reader.ascend.counters import add_memory_curves
 from visualprof.reader.ascend.folder import RecordingFacts, read_facts
-from visualprof.reader.ascend.kernels import METRICS, add_kernel_arguments
+from visualprof.reader.ascend.kernels import METRICS, CubeCores, add_kernel_arguments
 from visualprof.reader.ascend.memory import add_operator_memory, operators_at
 from visualprof.reader.ascend.tables import (
     column,
@@ -136,6 +137,7 @@ class _Recording:
         cores = self._add_kernels(rows[category[rows] == Category.KERNEL])
         self._add_memory()
         add_counters(doc, builder)
+        add_memory_curves(builder, self._folder)
         self._add_arrows(tracks, corr)
         add_steps(doc, builder, tracks, category, lambda number, name: name.partition("#")[2] or str(number))
         self._describe(cores)
@@ -263,14 +265,14 @@ class _Recording:
                 group_of[i] = current.get(pid, -1)
         return group_of
 
-    def _add_kernels(self, rows: Ints) -> int:
-        """Add what `kernel_details.csv` says of kernels; return the number of cube cores, 0 if unknown.
+    def _add_kernels(self, rows: Ints) -> CubeCores:
+        """Add what `kernel_details.csv` says of kernels; return the cube cores of the device.
 
         A row describes the kernel with its name that starts at its time.
         """
         table = read_table(self._folder, "kernel_details.csv", self._builder)
         if not table or not len(rows):
-            return 0
+            return CubeCores()
         start, texts = times_ns(column(table, "Start Time(us)")), column(table, "Name")
         order = np.argsort(self._doc.ts[rows], kind="stable")
         rows = rows[order]
@@ -280,7 +282,7 @@ class _Recording:
         matches &= self._builder.strings(k.name for k in self._doc.kinds)[self._doc.kind[rows[at]]] == kernel_names
         lines: list[int] = np.flatnonzero(matches).tolist()
         if not lines:
-            return 0
+            return CubeCores()
         columns: dict[str, Floats] = {name: numbers(table[name])[matches] for name in METRICS if name in table}
         core_texts, type_texts = column(table, "Accelerator Core"), column(table, "Type")
         core_of = ["" if core_texts[i] == "N/A" else core_texts[i] for i in lines]
@@ -332,7 +334,7 @@ class _Recording:
         if not (is_call & (corr > 0)).any():
             add_flows(doc, self._builder, tracks, _launch_kind)
 
-    def _describe(self, cores: int) -> None:
+    def _describe(self, cube: CubeCores) -> None:
         facts = self._facts
         numbers_used = sorted({int(d) for d in self._lanes.device[self._lanes.kind == TrackKind.STREAM]})
         describe(
@@ -344,7 +346,11 @@ class _Recording:
             world_size=facts.world_size,
             groups=facts.groups,
             device_type="npu",
-            devices=tuple(Device(id=number, multiprocessors=cores) for number in numbers_used if number >= 0),
+            devices=tuple(
+                Device(id=number, name="Ascend NPU", multiprocessors=cube.cores, clock_mhz=cube.mhz)
+                for number in numbers_used
+                if number >= 0
+            ),
             clock_origin_ns=0,
         )
 

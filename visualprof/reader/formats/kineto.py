@@ -15,6 +15,12 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.chrome.decode import read_document
+from visualprof.reader.chrome.device_categories import (
+    HABANA_CATEGORY,
+    MTIA_CATEGORIES,
+    classify_habana,
+    device_category_of,
+)
 from visualprof.reader.chrome.document import NAN, NO_INT, NO_TEXT, Document, KernelArgs, Kind, Text
 from visualprof.reader.chrome.events import (
     add_allocs,
@@ -29,7 +35,7 @@ from visualprof.reader.chrome.lanes import DocumentLanes, find_lanes, lane_categ
 from visualprof.reader.chrome.tracks import add_counters, add_flows
 from visualprof.reader.chrome.values import integer, json_list, json_object, json_objects, text
 from visualprof.reader.communication import is_communication_call, is_communication_kernel
-from visualprof.reader.lanes import vendor_category, vendor_of_category
+from visualprof.reader.lanes import vendor_of_category
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
@@ -75,6 +81,7 @@ class Args(KernelArgs, gc=False):
     destination: int | None = msgspec.field(name="Dst Rank", default=NO_INT)
     size: int | None = NO_INT
     kernel: Text = NO_TEXT
+    engine: Text = msgspec.field(name="HW event name", default=NO_TEXT)  # of Habana's devices
 
 
 _COLLECTIVE_ARGUMENTS = tuple(
@@ -117,6 +124,7 @@ ARGUMENTS_BY_CATEGORY = {
     "python_function": (),
     "gpu_user_annotation": ("external",),
     "mtia_ccp_events": ("correlation", "external", "device", "stream", "size"),
+    HABANA_CATEGORY: ("correlation", "external", "device", "stream", "engine"),
 }
 
 _COPIED_ARGUMENTS = tuple(
@@ -134,14 +142,6 @@ _TRACE_NAMES = {
 
 DATALOADER = ("enumerate(DataLoader)#", "enumerate(DataPipe)#")
 OPTIMIZER = pattern(r"^Optimizer\.(step|zero_grad)#")
-DEVICE_CATEGORIES = {
-    "mtia_ccp_events": Category.KERNEL,
-    "concurrent_kernel": Category.KERNEL,
-    "collective_comm": Category.COMM,
-    "mtia_insight": Category.OTHER,
-    "cuda_profiler_range": Category.OTHER,
-    "musa_profiler_range": Category.OTHER,
-}
 HOST_CATEGORIES = {
     "operator",
     "cpu_op",
@@ -156,7 +156,6 @@ HOST_CATEGORIES = {
 CANN_CALL = pattern(r"^(?:AscendCL|Node|Model|Hccl|Communication|Runtime)@")
 # Categories of arrows to device work, for files without correlation ids: from calls, then from operators
 LAUNCH_ARROWS = (r"HostToDevice", r"ac2g$", r"async_(?:npu|gpu|mlu|xpu|musa|gcu|hpu)$")
-MTIA_CATEGORIES = {"dma_request": Category.MEMCPY, "event_wait": Category.SYNC, "event_record": Category.SYNC}
 
 
 def sniff(head: bytes) -> bool:
@@ -177,6 +176,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     is_open = np.array([_is_open(kind) for kind in doc.kinds], bool)
     lanes = find_lanes(doc, is_open)
     lane_categories(doc, lanes, category, is_open)
+    classify_habana(doc, category)
     _warn_of_categories(doc, builder, lanes, is_open)
     if not (category == Category.STEP).any():
         _mark_serving_steps(doc, builder, category)
@@ -205,7 +205,7 @@ def _category(kind: Kind) -> int:
         return _host_category(kind.name, Category.ANNOTATION if cat == "user_annotation" else Category.OP)
     if cat == "python_function":
         return Category.MODULE if kind.name.startswith("nn.Module: ") else Category.PYTHON
-    category = _device_category(cat)
+    category = device_category_of(cat)
     if category is not None:
         if cat == "mtia_ccp_events":
             category = MTIA_CATEGORIES.get(kind.name, category)
@@ -215,16 +215,10 @@ def _category(kind: Kind) -> int:
     return {"overhead": Category.OVERHEAD, "trace": Category.SESSION}.get(cat, Category.OTHER)
 
 
-def _device_category(cat: str) -> Category | None:
-    """Return the category of device events with this category text in lower case, `None` for other texts."""
-    category = DEVICE_CATEGORIES.get(cat)
-    return vendor_category(cat) if category is None else category
-
-
 def _is_open(kind: Kind) -> bool:
     """Return whether the category of an event leaves its kind open, so that its lane decides."""
     cat = kind.cat.lower()
-    is_known = cat in HOST_CATEGORIES or cat.endswith(("runtime", "driver")) or _device_category(cat) is not None
+    is_known = cat in HOST_CATEGORIES or cat.endswith(("runtime", "driver")) or device_category_of(cat) is not None
     return kind.ph in ("X", "i", "I") and not is_known and kind.name != "[memory]" and not CANN_CALL.match(kind.name)
 
 
@@ -285,7 +279,7 @@ def _mark_serving_steps(doc: Document, builder: TraceBuilder, category: Ids) -> 
 def _track_kind(kind: Kind) -> TrackKind | None:
     if _is_open(kind):
         return None
-    category = _device_category(kind.cat.lower())
+    category = device_category_of(kind.cat.lower())
     if category == Category.ANNOTATION:
         return TrackKind.GPU_ANNOTATION
     return TrackKind.THREAD if category is None else TrackKind.STREAM
@@ -361,7 +355,7 @@ def _device_type(kinds: list[Kind], lanes: DocumentLanes) -> str:
     vendors = [vendor for cat in sorted(cats) if (vendor := vendor_of_category(cat))]
     if vendors or lanes.device_type:
         return vendors[0] if vendors else lanes.device_type
-    on_device = any(map(_device_category, cats)) or (lanes.kind == TrackKind.STREAM).any()
+    on_device = any(map(device_category_of, cats)) or (lanes.kind == TrackKind.STREAM).any()
     return "cuda" if on_device or cats & {"cuda_runtime", "runtime", "cuda_driver"} else "cpu"
 
 

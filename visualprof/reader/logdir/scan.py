@@ -16,6 +16,7 @@ from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader.ascend.folder import is_part_of_recording
 from visualprof.reader.foreign_files import describe
+from visualprof.reader.foreign_recordings import foreign_folder
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
 from visualprof.reader.models import model_suffixes, recognize_model
@@ -209,7 +210,9 @@ def walk(
                 _user_path(root, folder), text, msg("logdir.name_folder_further_down", "name a folder further down")
             )
             return
-        for child in children:
+        foreign = _foreign_folder_problems(root, path, folder, children)
+        yield from foreign
+        for child in [] if foreign else children:
             if child.name.startswith(".") or child.name.endswith(_UNFINISHED_SUFFIXES):
                 yield from _live_folder(root, folder, child, folder_status.st_mtime_ns)
                 continue
@@ -226,6 +229,15 @@ def walk(
                     yield _log_file(root, folder, name, child.path, status, captures)
             except OSError:  # a dangling link, a loop, or deleted since it was listed
                 continue
+
+
+def _foreign_folder_problems(root: Root, path: str, folder: str, children: Sequence[os.DirEntry[str]]) -> list[Problem]:
+    """Return the problem with a folder that is a recording of another profiler, if it is one."""
+    found = foreign_folder(os.path.basename(path), {child.name for child in children})
+    if found is None:
+        return []
+    text = msg("reader.folder_is", f"this folder is {found.text}")
+    return [Problem(_user_path(root, folder) or root.path.name, text, found.hint)]
 
 
 def _live_folder(root: Root, folder: str, child: os.DirEntry[str], modified_ns: int) -> Iterator[LiveFolder]:

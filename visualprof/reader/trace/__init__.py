@@ -231,7 +231,10 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Device(msgspec.Struct, frozen=True):
-    """A device as described by the profile; 0 or "" if unknown."""
+    """A device as described by the profile; 0 or "" if unknown.
+
+    `clock_mhz` is the clock of its multiprocessors, as the measured cycles give it.
+    """
 
     id: int
     name: str = ""
@@ -239,6 +242,7 @@ class Device(msgspec.Struct, frozen=True):
     compute_capability: str = ""
     multiprocessors: int = 0
     max_threads_per_multiprocessor: int = 0
+    clock_mhz: int = 0
 
 
 class Meta(msgspec.Struct, frozen=True):

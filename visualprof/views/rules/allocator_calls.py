@@ -1,4 +1,4 @@
-"""Calls that allocate or free device memory (`cudaMalloc`, `cuMemMap`, ...) in steps after the first.
+"""Calls that allocate or free device memory (`cudaMalloc`, `cuMemMap`, `aclrtMalloc`, ...) in steps after the first.
 
 A caching allocator should serve these steps from its cache. Detected from runtime events by name; no threshold but that
 of all findings.
@@ -15,6 +15,7 @@ from visualprof.views.measure.names.tensor_core import match_names
 
 ALLOCATOR_CALL = re.compile(
     r"(cuda|hip)(Malloc|Free|HostAlloc|MallocHost|HostMalloc|FreeHost|HostFree)$|cuMem(Create|Map|Unmap|Release)$"
+    r"|(?:AscendCL@)?acl(?:rt)?(?:Malloc|Free|MallocMemInner|MallocHost|FreeHost)$"
 )
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 import msgspec
 import numpy as np
 
-from visualprof.peaks import Peak, find_peak
+from visualprof.peaks import Peak, cube_core_peak, find_peak
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, Mask, Rows, Trace
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.columns.groups import Groups, group
@@ -201,7 +201,7 @@ def main_device(trace: Trace) -> Device | None:
 
 
 def device_peak(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Peak | None:
-    """Return the peak of the trace's device, by its name or as measured; `None` if unknown.
+    """Return the peak of the trace's device, by its name, cores and clock, or as measured; `None` if unknown.
 
     Args:
         trace: The trace.
@@ -211,7 +211,11 @@ def device_peak(trace: Trace, flops: float = 0.0, bandwidth: float = 0.0) -> Pea
     device = main_device(trace)
     if flops:
         return Peak({"fp32": flops}, flops, bandwidth or None, 0, 0, "measured")
-    return find_peak(device.name, device.memory_bytes, device.multiprocessors) if device else None
+    if device is None:
+        return None
+    if trace.meta.device_type == "npu":
+        return cube_core_peak(device.multiprocessors, device.clock_mhz)
+    return find_peak(device.name, device.memory_bytes, device.multiprocessors)
 
 
 def ideal_durations(trace: Trace, works: Sequence[CallWork], uses_tensor_core: Sequence[bool]) -> Floats:
