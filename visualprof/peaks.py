@@ -172,7 +172,7 @@ CUBE_CORE_PRODUCTS = {"fp16": 8192, "bf16": 8192, "int8": 16384}
 
 
 def cube_core_peak(cores: int, mhz: int) -> Peak | None:
-    """Return the peak rates of an Ascend NPU by its cube cores and their clock; `None` if one of them is unknown.
+    """Return the peak rates of an Ascend NPU by its cube cores and their clock; `None` if either is unknown.
 
     The rates of vector cores and of the memory do not follow from these, so they are unknown.
     """

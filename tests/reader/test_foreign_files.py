@@ -17,6 +17,7 @@ from visualprof.cli import main
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader import read_trace
 from visualprof.reader.foreign_files import describe
+from visualprof.reader.foreign_recordings import TORCH_NPU_ANALYSIS
 from visualprof.reader.logdir.listing import scan_profiles
 from visualprof.reader.models import read_model
 
@@ -141,7 +142,7 @@ def test_a_folder_of_another_profiler_is_one_skipped_entry(tmp_path: Path) -> No
     listed = {problem.file: (problem.error, problem.hint) for problem in scan_profiles([tmp_path]).skipped}
     assert sorted(listed) == ["cpu.trace", "job/PROF_1_2_AB", "mine.trace/trace.json", "node_1_ascend_pt"]
     assert "Apple's Instruments" in listed["cpu.trace"][0]
-    assert "analyse('FOLDER')" in listed["node_1_ascend_pt"][1]
+    assert TORCH_NPU_ANALYSIS in listed["node_1_ascend_pt"][1]
     assert "msprof --export=on" in listed["job/PROF_1_2_AB"][1]
 
 

@@ -168,6 +168,7 @@ RECORDINGS = (
         (".rdc", ".wpix", ".ngfx-capture", ".ngfx-gputrace", ".gputrace"),
     ),
 )
+TORCH_NPU_ANALYSIS = "torch_npu.profiler.profiler.analyse('FOLDER')"
 INSTRUMENTS = ForeignRecording(
     msg("reader.instruments_bundle", "a recording of Apple's Instruments, which only Instruments reads"),
     msg(
@@ -181,7 +182,7 @@ ASCEND_RAW_DATA = ForeignRecording(
 )
 ASCEND_NOT_ANALYZED = ForeignRecording(
     msg("reader.ascend_not_analyzed", "a recording of torch_npu that was not analyzed"),
-    msg("reader.analyze_ascend", "analyze it: torch_npu.profiler.profiler.analyse('FOLDER')"),
+    msg("reader.analyze_ascend", f"analyze it: {TORCH_NPU_ANALYSIS}"),
 )
 _INSTRUMENTS_ENTRIES = {"form.template", "Trace1.run", "corespace", "instrument_data", "shared_data"}
 

@@ -1,6 +1,6 @@
 """rocpd databases: the default output of rocprofv3 of ROCm 7 and of rocprof-sys, for AMD GPUs and calls to them.
 
-Each table has one copy per process, whose name ends in the id of the process. Schema 3 has times in the tables of
+Each process has a copy of each table; the name ends in the id of the process. Schema 3 has times in the tables of
 events; schema 4 has them in a table of their own. Launches share the number `stack_id` with the work that they
 launched. Source: ROCm/rocm-systems, projects/rocprofiler-sdk/source/share/rocprofiler-sdk-rocpd
 """
@@ -30,6 +30,7 @@ _STRINGS, _DISPATCHES, _COUNTERS = "rocpd_string", "rocpd_kernel_dispatch", "roc
 _COPY_NAMES = {"HOST_TO_HOST": "HtoH", "HOST_TO_DEVICE": "HtoD", "DEVICE_TO_HOST": "DtoH", "DEVICE_TO_DEVICE": "DtoD"}
 _UNKNOWN_KERNEL = "unknown kernel"
 _AXES = ("x", "y", "z")
+_LANE_COLUMNS = ("pid", "tid", "agent_id", "queue_id", "stream_id")
 
 
 def start(head: bytes) -> bool:
@@ -130,7 +131,7 @@ class _Process:
 
     @cached_property
     def _lanes(self) -> dict[str, Ints]:
-        return self._sorted("rocpd_track", "id", "pid", "tid", "agent_id", "queue_id", "stream_id")
+        return self._sorted("rocpd_track", "id", *_LANE_COLUMNS)
 
     def _sorted(self, table: str, *names: str) -> dict[str, Ints]:
         columns = self._tables.integers(f"{table}{self._suffix}", *names)
@@ -141,12 +142,11 @@ class _Process:
         return self._tables.texts(f"{table}{self._suffix}", "id", column)
 
     def _columns(self, table: str, *names: str) -> dict[str, Ints]:
-        """Return columns with `start`, `end`, `pid`, `tid` and `corr`, from the table or what it refers to."""
-        lane = ("pid", "tid", "agent_id", "queue_id", "stream_id")
+        """Return columns and the times, lanes and launches of events, from the table or from other tables."""
         columns = self._tables.integers(
             f"{table}{self._suffix}",
             *("start", "end", "start_id", "end_id", "track_id", "event_id"),
-            *dict.fromkeys((*lane, *names)),
+            *dict.fromkeys((*_LANE_COLUMNS, *names)),
         )
         for side in ("start", "end"):
             at = find_rows(self._times["id"], columns[f"{side}_id"])
@@ -154,7 +154,7 @@ class _Process:
                 columns[side] = np.where(at >= 0, self._times["value"][at], columns[side])
         at = find_rows(self._lanes["id"], columns["track_id"])
         if (at >= 0).any():
-            for name in lane:
+            for name in _LANE_COLUMNS:
                 is_missing = (columns[name] == MISSING) & (at >= 0)
                 columns[name] = np.where(is_missing, self._lanes[name][at], columns[name])
         at = find_rows(self._events["id"], columns["event_id"])
@@ -164,7 +164,7 @@ class _Process:
         return columns
 
     def _read_kernels(self) -> None:
-        """Add kernels, including those of the runtime's own copies and fills, on their streams."""
+        """Add kernels, including kernels for copies and fills by the runtime, on their streams."""
         sizes = [f"{kind}_size_{axis}" for kind in ("workgroup", "grid") for axis in _AXES]
         columns = self._columns(_DISPATCHES, "kernel_id", "group_segment_size", *sizes)
         shown, plain = (self._texts("rocpd_info_kernel_symbol", name) for name in ("display_name", "kernel_name"))
@@ -178,9 +178,9 @@ class _Process:
         grid = [
             -(-np.maximum(columns[f"grid_size_{axis}"], 1) // size) for axis, size in zip(_AXES, group, strict=True)
         ]
-        for label, axes, known in (("grid", grid, "grid_size_x"), ("block", group, "workgroup_size_x")):
+        for label, axes, first_axis in (("grid", grid, "grid_size_x"), ("block", group, "workgroup_size_x")):
             texts = self._builder.strings(f"[{x}, {y}, {z}]" for x, y, z in np.stack(axes, axis=1).tolist())
-            is_known = columns[known] > 0
+            is_known = columns[first_axis] > 0
             self._builder.arg(label, rows[is_known], texts[is_known], text=True)
         shared = columns["group_segment_size"]
         self._builder.arg("shared_memory", rows[shared >= 0], shared[shared >= 0])

@@ -233,11 +233,11 @@ def walk(
 
 def _foreign_folder_problems(root: Root, path: str, folder: str, children: Sequence[os.DirEntry[str]]) -> list[Problem]:
     """Return the problem with a folder that is a recording of another profiler, if it is one."""
-    found = foreign_folder(os.path.basename(path), {child.name for child in children})
-    if found is None:
+    kind = foreign_folder(os.path.basename(path), {child.name for child in children})
+    if kind is None:
         return []
-    text = msg("reader.folder_is", f"this folder is {found.text}")
-    return [Problem(_user_path(root, folder) or root.path.name, text, found.hint)]
+    text = msg("reader.folder_is", f"this folder is {kind.text}")
+    return [Problem(_user_path(root, folder) or root.path.name, text, kind.hint)]
 
 
 def _live_folder(root: Root, folder: str, child: os.DirEntry[str], modified_ns: int) -> Iterator[LiveFolder]:
