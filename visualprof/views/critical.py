@@ -64,6 +64,8 @@ class PieceColumns(Columns):
     """The longest intervals of the path that stay in one place.
 
     Attributes:
+        name: Device work, or the event with the most self time in an interval of the host.
+        name_ns: Self time of that event in the interval; null without an event.
         start_ns: Since the first event, as measured.
         end_ns: Since the first event, as measured.
     """
@@ -71,6 +73,7 @@ class PieceColumns(Columns):
     duration_ns: kinds.DurationColumn
     part: kinds.WordColumn
     name: kinds.NameColumn
+    name_ns: kinds.DurationColumn
     start_ns: kinds.DurationColumn
     end_ns: kinds.DurationColumn
     track: kinds.IdentifierColumn
@@ -289,25 +292,28 @@ def _longest(trace: Trace, graph: WaitGraph, path: CriticalPath) -> PieceColumns
     for line in range(len(graph.group_tracks)):
         pieces += [(low, high, -1, line) for low, high in path_host_spans(trace, graph, path, line).tolist()]
     pieces = sorted(pieces, key=lambda piece: piece[0] - piece[1])[:MAX_PIECES]
+    names = [
+        (trace.strings[int(events.name[row])], high - low)
+        if row >= 0
+        else _longest_of(trace, graph.group_tracks[line], low, high)
+        for low, high, row, line in pieces
+    ]
     return PieceColumns(
         duration_ns=[high - low for low, high, _, _ in pieces],
         part=["host" if row < 0 else "device" for _, _, row, _ in pieces],
-        name=[
-            trace.strings[int(events.name[row])]
-            if row >= 0
-            else _longest_of(trace, graph.group_tracks[line], low, high)
-            for low, high, row, line in pieces
-        ],
+        name=[name for name, _ in names],
+        name_ns=[ns for _, ns in names],
         start_ns=[low - first for low, _, _, _ in pieces],
         end_ns=[high - first for _, high, _, _ in pieces],
         track=[int(events.track[row]) if row >= 0 else graph.group_tracks[line][0] for _, _, row, line in pieces],
     )
 
 
-def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> str:
-    """Return the name with the most self time of some threads in an interval; "" if nothing was recorded."""
+def _longest_of(trace: Trace, tracks: Sequence[int], low: int, high: int) -> tuple[str, int | None]:
+    """Return the name with the most self time of some threads in an interval, and that time; "" without events."""
     self_time = sum_by_name(trace, [self_times(trace, tracks, np.array([[low, high]]))])
-    return self_time.name[int(self_time.ns.argmax())] if self_time.name else ""
+    longest = int(self_time.ns.argmax()) if self_time.name else -1
+    return (self_time.name[longest], int(self_time.ns[longest])) if longest >= 0 else ("", None)
 
 
 VIEW = View("critical", 47, needs, CriticalParams, compute, make_charts)

@@ -45,6 +45,8 @@ class RungColumns(Columns):
         step_ns: Predicted step time after this change and all before it; null if the gain is not predicted.
         gain_ns: Time per step that this change saves after all before it.
         gain_ratio: Share of the step time as recorded.
+        alone_ns: Time per step that this change would save without those before it; the gain of a finding with the
+            same change. Null if the gain is not predicted.
         most_ns: Upper bound of the gain, after all changes before it; null if unknown.
         throughput_ratio: Increase in samples per second with twice the batch.
         confidence: How certain the effect is: high, medium or low.
@@ -62,6 +64,7 @@ class RungColumns(Columns):
     step_ns: kinds.DurationColumn
     gain_ns: kinds.DurationColumn
     gain_ratio: kinds.RatioColumn
+    alone_ns: kinds.DurationColumn
     most_ns: kinds.DurationColumn
     throughput_ratio: kinds.RatioColumn
     confidence: kinds.WordColumn
@@ -105,6 +108,7 @@ class _Rung(NamedTuple):
     Attributes:
         step_ns: Step time after the change, `None` if it is not predicted.
         gain_ns: Time that it saves.
+        alone_ns: Time that it saves without the changes before it.
         most_ns: Upper bound of the gain.
         throughput_ratio: Increase in samples per second.
     """
@@ -112,6 +116,7 @@ class _Rung(NamedTuple):
     option: _Option
     step_ns: float | None = None
     gain_ns: float | None = None
+    alone_ns: float | None = None
     most_ns: float | None = None
     throughput_ratio: float | None = None
 
@@ -150,15 +155,17 @@ def compute(trace: Trace, params: Params) -> PlanAnswer:
 def _replayed_rungs(ladder: Ladder, step_ns: float, options: list[_Option]) -> list[_Rung]:
     """Return the rungs, each the change that gains most after those before it, and then what could gain more."""
     rungs, remaining = list[_Rung](), list(options)
+    alone_ns = [
+        step_ns - ladder.step_ns_with(option.estimate.change) if option.estimate.change else None for option in options
+    ]
     while len(rungs) < MAX_RUNGS and (chosen := _best_options(ladder, step_ns, remaining)):
         for option in chosen:
             before, bound = ladder.step_ns, option.estimate.bound
             bound_ns = ladder.step_ns_with(bound) if bound else None
             ladder.add(option.estimate.change)
             gain = before - ladder.step_ns
-            rungs.append(
-                _Rung(option, ladder.step_ns, gain, None if bound_ns is None else max(before - bound_ns, gain))
-            )
+            most = None if bound_ns is None else max(before - bound_ns, gain)
+            rungs.append(_Rung(option, ladder.step_ns, gain, alone_ns[options.index(option)], most))
             remaining.remove(option)
     return [*rungs, *_open_rungs(ladder, step_ns, remaining)]
 
@@ -238,6 +245,7 @@ def _row(context: RuleContext, base: Baseline, by_rule: Detections, rung: _Rung)
         None if rung.step_ns is None else round(rung.step_ns),
         None if rung.gain_ns is None else round(rung.gain_ns),
         rung.gain_ns / base.measured_ns if rung.gain_ns is not None and base.measured_ns else None,
+        None if rung.alone_ns is None else round(rung.alone_ns),
         None if rung.most_ns is None else round(rung.most_ns),
         rung.throughput_ratio,
         lever.confidence or (rules[0].confidence if rules else "low"),
@@ -283,6 +291,8 @@ def _with_late_ranks(answer: PlanAnswer, late: LateRanks) -> PlanAnswer:
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
     delay_ns = 0
     for row in rows:
+        if row["finding"] in WAITING_RULES and row["alone_ns"] is not None:
+            row["alone_ns"] = max(row["alone_ns"] - late.delay_ns, 0)
         if row["finding"] in WAITING_RULES and row["step_ns"] is not None and not delay_ns:
             delay_ns = min(late.delay_ns, row["gain_ns"])
             row["gain_ns"] -= delay_ns

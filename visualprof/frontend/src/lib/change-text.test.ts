@@ -8,6 +8,7 @@ describe("a change as a sentence", () => {
   it("names what takes how much of its time", () => {
     expect(changeText("kernel[ns::gemm<float>]*0.5")).toBe("Kernel ns::gemm<float> takes 50 % of its time");
     expect(changeText("kernel[name~gemm]=0")).toBe("Kernel with “gemm” in its name takes no time");
+    expect(changeText("operator[aten::mm]*0.5")).toBe("Operator aten::mm with its device work takes 50 % of its time");
     expect(changeText("gpu*2")).toBe("All device work takes 200 % of its time");
   });
 

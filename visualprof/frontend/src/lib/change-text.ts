@@ -32,8 +32,9 @@ function partText(part: string): string {
   if (target === "rank" && word === "median")
     return name === "*" ? t("idle.says.all_ranks") : t("idle.says.one_rank", { rank: name ?? "" });
   if (!TARGETS.has(target) || (factor === undefined && word !== "0")) return part;
+  const form = partial ? "names_with" : target === "operator" ? "named_operator" : "named";
   const what = name
-    ? t(`idle.says.${partial ? "names_with" : "named"}`, { kind: t(`idle.says.kind.${target}`), name })
+    ? t(`idle.says.${form}`, { kind: t(`idle.says.kind.${target}`), name })
     : t(`idle.says.all.${target}`);
   const ratio = word === "0" ? 0 : Number(factor);
   return ratio === 0

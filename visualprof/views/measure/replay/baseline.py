@@ -16,6 +16,7 @@ from visualprof.views.measure.replay.replayed_steps import ReplayedSteps, replay
 
 MAX_ERROR_RATIO = 0.02  # of the replay without changes
 MAX_UNEXPLAINED_RATIO = 0.1
+MAX_ROUNDING_NS = 1.0  # of times in a replay
 Obstacle = Literal["error", "unexplained"]
 
 
@@ -54,9 +55,16 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
         return self.scale_to_measured(solve(self.graph, dur, delay_ns), dur)
 
     def scale_to_measured(self, replay: Replay, dur: Floats) -> float:
-        """Return the step time of another replay, relative to the measured step time."""
-        replayed_ns = self.steps.step_time_ns(self.graph, replay, dur)
-        return self.measured_ns * replayed_ns / self.simulated_ns if self.simulated_ns else self.measured_ns
+        """Return the step time of another replay, relative to the measured step time.
+
+        If nothing happens later than measured, the step time does not grow. The median of steps of different lengths
+        may, because the end of one step is the start of the next.
+        """
+        if not self.simulated_ns:
+            return self.measured_ns
+        predicted_ns = self.measured_ns * self.steps.step_time_ns(self.graph, replay, dur) / self.simulated_ns
+        is_later = (replay.time > self.replay.time + MAX_ROUNDING_NS).any() or (dur > self.dur).any()
+        return predicted_ns if is_later else min(predicted_ns, self.measured_ns)
 
 
 @cached_on_trace
