@@ -10,7 +10,7 @@ import pytest
 
 from tests.conftest import SAMPLES
 from visualprof.cli import main
-from visualprof.cli.view import FileOf
+from visualprof.cli._worker_files import WorkerFile
 
 RANKS = [f"rank{place}.pt.trace.json.gz" for place in (0, 1)]
 
@@ -48,7 +48,7 @@ def test_rank_summaries_are_cached(
 def test_a_deleted_rank_is_reported_and_skipped(
     ranks: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("visualprof.cli.view.files_of", lambda *_: [(n, [FileOf("", ranks / n)]) for n in RANKS])
+    monkeypatch.setattr("visualprof.cli.view.files_of", lambda *_: [(n, [WorkerFile("", ranks / n)]) for n in RANKS])
     (ranks / RANKS[1]).unlink()
     out, err = asked(ranks, capfd, view="distributed")
     assert err.count("left out") == 1

@@ -15,7 +15,7 @@ from test_stored_runs import Start, start
 from tests.conftest import until
 from tests.results import write_result
 from visualprof.cli import main
-from visualprof.cli.view import reports_below
+from visualprof.cli._subjects import reports_below
 from visualprof.reader.results.advice import parse_advice
 from visualprof.views.evaluation import overlay_charts
 from visualprof.views.measure.reports.advice import advice_columns

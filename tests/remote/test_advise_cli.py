@@ -10,7 +10,7 @@ import pytest
 
 from tests.remote.child_runs import tiny_onnx
 from visualprof.cli import main
-from visualprof.cli.view import reports_below
+from visualprof.cli._subjects import reports_below
 
 
 @pytest.mark.slow

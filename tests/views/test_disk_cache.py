@@ -142,8 +142,8 @@ def test_the_command_opens_columns_once(
     assert main(["view", "operator", str(path)]) == 0
     first = capfdbinary.readouterr().out
     opened: list[object] = []
-    actual = command._open
-    monkeypatch.setattr(command, "_open", lambda file: opened.append(file) or actual(file))
+    actual = command.open_worker
+    monkeypatch.setattr(command, "open_worker", lambda file: opened.append(file) or actual(file))
     assert main(["view", "operator", str(path)]) == 0
     assert capfdbinary.readouterr().out == first
     assert opened == []

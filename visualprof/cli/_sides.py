@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from visualprof.cli.view import answer_of, file_of, files_of, without_work
+from visualprof.cli._worker_files import file_of, files_of
+from visualprof.cli.view import answer_of, without_work
 from visualprof.reader.graph_capture.files import recording_fingerprint as fingerprint_of
 from visualprof.views.diff.compare import Named
 from visualprof.views.diff.side import SIDE, SideParams

@@ -97,7 +97,7 @@ def _draft_error(errors: list[Json]) -> BadParameter:
 
 def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tuple[Json, str]:
     """Run everything on this machine, in child processes like those of an agent."""
-    from visualprof.cli.view import reports_below
+    from visualprof.cli._subjects import reports_below
     from visualprof.remote.agent import bundle
     from visualprof.remote.agent.machine.nvml import Nvml
     from visualprof.remote.agent.machine.processes import default_memory_bytes

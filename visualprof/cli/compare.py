@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import argparse
 
-from visualprof.cli.view import add_output_arguments, model_at, print_answer
+from visualprof.cli._subjects import model_at
+from visualprof.cli.view import add_output_arguments, print_answer
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli import _step_range, _warnings
-from visualprof.cli.view import (
-    file_of,
-    files_of,
-    model_at,
-    parameters,
-    print_answer,
-    skipped_files,
-    subject_of,
-    tune_for_short_process,
-    write_json,
-)
+from visualprof.cli._subjects import model_at, subject_of
+from visualprof.cli._worker_files import file_of, files_of, skipped_files
+from visualprof.cli.view import parameters, print_answer, tune_for_short_process, write_json
 from visualprof.errors import BadParameter
 
 if TYPE_CHECKING:

@@ -172,7 +172,7 @@ def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
 
 def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "") -> list[Source]:
     """Return the traces of some profiles or runs, one per worker."""
-    from visualprof.cli.view import file_of, files_of, open_worker
+    from visualprof.cli._worker_files import file_of, files_of, open_worker
     from visualprof.query.tables import Source
 
     sources: list[Source] = []

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from visualprof.cli import _server, view
+from visualprof.cli._worker_files import file_of, files_of
 from visualprof.errors import BadParameter, MissingData, VisualprofError
 
 if TYPE_CHECKING:
@@ -118,7 +119,7 @@ def _call(args: argparse.Namespace) -> Call:
 
     view.tune_for_short_process()
     chosen = view_of("calls")
-    file = view.file_of(view.files_of(args.path), args.worker, args.span, args.path)
+    file = file_of(files_of(args.path), args.worker, args.span, args.path)
     answer = view.answer_of(chosen, chosen.parse({"operator": args.operator}), file)
     if answer is None:
         hint = WITHOUT.get(view.framework_of(file), OTHERS)

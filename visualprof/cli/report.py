@@ -85,7 +85,7 @@ def run(args: argparse.Namespace) -> int:
 
 def _warnings_of(args: argparse.Namespace) -> list[str]:
     """Return the warnings about the files of the report."""
-    from visualprof.cli.view import file_of, files_of, skipped_files
+    from visualprof.cli._worker_files import file_of, files_of, skipped_files
 
     warnings: list[str] = []
     for path, worker, span in ((args.path, args.worker, args.span), (args.compare, "", "")):
@@ -99,7 +99,8 @@ def _markdown(args: argparse.Namespace, warnings: list[str]) -> str:
     """Return the run and the change since the baseline as Markdown, with at most ten rows per table."""
     from visualprof.cli import _summary
     from visualprof.cli._sides import side_of
-    from visualprof.cli.view import file_of, files_of, joined_answer, tune_for_short_process, without_work
+    from visualprof.cli._worker_files import file_of, files_of
+    from visualprof.cli.view import joined_answer, tune_for_short_process, without_work
     from visualprof.views import view
     from visualprof.views.diff.compare import compare
     from visualprof.views.diff.side import SideParams
@@ -194,7 +195,7 @@ def _answer(logdir: LogDirectory, query: dict[str, str]) -> bytes:
 
 def _run_at(listing: Listing, path: Path, newest: bool = False) -> str:
     """Return the id of the only run, or of the newest one."""
-    from visualprof.cli.view import MAX_SKIPPED, skip_reason
+    from visualprof.cli._worker_files import MAX_SKIPPED, skip_reason
 
     whole = path.expanduser().absolute()
     files = {run.id: run.workers[0].spans[0].log_file for run in listing.runs if run.workers}

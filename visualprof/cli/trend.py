@@ -15,7 +15,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from visualprof.cli.view import add_output_arguments, print_answer, reports_below
+from visualprof.cli._subjects import reports_below
+from visualprof.cli.view import add_output_arguments, print_answer
 from visualprof.errors import MissingData, VisualprofError
 
 if TYPE_CHECKING:

@@ -1,0 +1,64 @@
+"""Read the subjects of views without a trace: models, run data and reports of measured models."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from visualprof.errors import NotFound
+
+if TYPE_CHECKING:
+    from visualprof.reader.graph import ModelGraph
+    from visualprof.reader.results.report import Report
+    from visualprof.reader.run_data.run import RunData
+    from visualprof.views import Subject
+
+
+def model_at(path: str) -> ModelGraph:
+    """Return the model in a file."""
+    from visualprof.reader.child import run_in_child
+    from visualprof.reader.models import read_model
+
+    return run_in_child(read_model, path)
+
+
+def subject_of(kind: Subject, path: str) -> object:
+    """Return the subject of a view without a trace: a model, the run data or the reports below a folder."""
+    if kind == "model":
+        return model_at(path)
+    if kind == "data":
+        return run_data_below(path)
+    reports = reports_below(path)
+    if not reports:
+        raise NotFound(f"there is no report of a measured model in {path}", "jobs write them: `visualprof submit`")
+    return reports
+
+
+def run_data_below(path: str) -> RunData:
+    """Return the run data in a file, or in a folder and its subfolders, which are lines.
+
+    Raises:
+        NotFound: The folder has no run data.
+    """
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
+    from visualprof.reader.run_data.folders import DataFile, is_data_name
+    from visualprof.reader.run_data.run import RunData
+
+    items = walk(roots([path])[0], follow_outside=True)
+    files = sorted(
+        DataFile(item.folder, item.path) for item in items if isinstance(item, LogFile) and is_data_name(item.name)
+    )
+    if not files:
+        raise NotFound(f"there is no event file or VisualDL log in {path}", "log scalars into this folder")
+    data = RunData()
+    data.update(files)
+    return data
+
+
+def reports_below(path: str) -> list[Report]:
+    """Return the reports of measured models in a folder and its subfolders."""
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
+    from visualprof.reader.results.report import RESULT_FILES, find_result_folders, read_report
+
+    items = walk(roots([path])[0], follow_outside=True)
+    files = [file for file in items if isinstance(file, LogFile) and file.name in RESULT_FILES]
+    return [report for folder, parts in find_result_folders(files).items() if (report := read_report(folder, parts))]
