@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sites import MakeSite, Site, kineto, stepped
 from werkzeug.test import TestResponse
 
-from visualprof.server.api import timeline
+from visualprof.server.api import chrome_export
 
 MEGENGINE = Path(__file__).parents[2] / "visualprof" / "samples" / "megengine-train"
 
@@ -293,7 +293,7 @@ def test_an_exported_window_reads_like_the_file(site: Site) -> None:
 
 
 def test_a_too_large_export_is_rejected(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timeline, "MAX_EXPORTED_EVENTS", 3)
+    monkeypatch.setattr(chrome_export, "MAX_EXPORTED_EVENTS", 3)
     answer = ask(site, "export")
     assert answer.status_code == 400
     assert "12 events" in answer.get_json()["error"]

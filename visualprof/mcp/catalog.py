@@ -12,7 +12,7 @@ from visualprof.query.stored import STORED
 from visualprof.server.api.cases import Cases
 from visualprof.server.api.diff import Diffs
 from visualprof.server.api.evaluation import Evaluation
-from visualprof.server.api.models import Graphs
+from visualprof.server.api.model_graphs import Graphs
 from visualprof.server.api.openapi import parameter_schema
 from visualprof.server.api.query import Queries
 from visualprof.server.api.runs import Runs

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from visualprof.errors import BadParameter
 from visualprof.mcp.answers import DEFAULT_ROWS, MAX_ROWS
-from visualprof.server.api.views import ROW_FILTERS
+from visualprof.server.api.table_rows import ROW_FILTERS
 from visualprof.server.routes import Query, Route, query_schemas
 from visualprof.views import view
 

@@ -13,8 +13,9 @@ from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.result_cache import ResultCache
 from visualprof.server.api.spans import require_summary
 from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.table_rows import RowsQuery, row_selection, table_response
 from visualprof.server.api.trace_requests import is_costly, load_or_compute_answer
-from visualprof.server.api.views import TSV_TYPE, RowsQuery, row_selection, table_response
+from visualprof.server.api.views import TSV_TYPE
 from visualprof.server.routes import SPAN_ERRORS, Resource, StepRange, get
 from visualprof.server.services import Services
 from visualprof.views.diff.answer import DiffAnswer

@@ -12,7 +12,8 @@ import msgspec
 from visualprof.errors import NotReady, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.trace import Trace
-from visualprof.server.api.models import Entry, Models, recorded_id
+from visualprof.server.api.model_graphs import recorded_id
+from visualprof.server.api.models import Entry, Models
 from visualprof.server.api.spans import load_trace
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.services import Services

@@ -21,7 +21,8 @@ from visualprof.messages import msg
 from visualprof.reader.logdir.scan import Root
 from visualprof.reader.logdir.uploads import recognize_upload
 from visualprof.remote.queue.errors import Conflict, disk_errors
-from visualprof.server.api.models import CHUNK_BYTES, UploadQuery, UploadTooLarge
+from visualprof.server.api.model_graphs import UploadQuery
+from visualprof.server.api.models import CHUNK_BYTES, UploadTooLarge
 from visualprof.server.body_limits import MAX_RECORDING_BYTES
 from visualprof.server.identity import current_principal
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, mutation

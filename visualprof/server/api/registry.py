@@ -16,6 +16,7 @@ from visualprof.remote.queue.draft.forms import Draft
 from visualprof.remote.queue.model_registration import configuration_from_request, draft_from_version, register_model
 from visualprof.remote.queue.store.model_records import Lineage, ModelVersion, Origin, RegisteredModel
 from visualprof.server.api.evaluation import Reports
+from visualprof.server.api.registry_row_builder import RowBuilder
 from visualprof.server.api.registry_rows import (
     AddressQuery,
     AliasTarget,
@@ -26,7 +27,6 @@ from visualprof.server.api.registry_rows import (
     RegisteredAnswer,
     RegistryAnswer,
     RemovalImpact,
-    RowBuilder,
     VersionAnswer,
     VersionChange,
     current_requester,

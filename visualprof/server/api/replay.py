@@ -18,7 +18,8 @@ from visualprof.remote.operators.script import file_name, script
 from visualprof.server.api.evaluation import Reports
 from visualprof.server.api.models import Entry, Models
 from visualprof.server.api.result_cache import ResultCache
-from visualprof.server.api.views import SubjectQuery, Views
+from visualprof.server.api.table_rows import SubjectQuery
+from visualprof.server.api.views import Views
 from visualprof.server.operator_call import Nodes, check_backend, match_nodes, select_call
 from visualprof.server.responses import bytes_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get

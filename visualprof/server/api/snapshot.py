@@ -13,8 +13,8 @@ from msgspec import Meta
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Ints, Trace
 from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.table_rows import Order, Sort, sort_order
 from visualprof.server.api.trace_requests import compute_from_trace
-from visualprof.server.api.views import Order, Sort, sort_order
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response, json_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.services import Services

@@ -2,32 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from typing import Annotated, Any, Literal, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
-import msgspec
 import numpy as np
 from flask import Response
-from msgspec import Meta
 
-from visualprof.errors import BadParameter, NotFound, SourceError
+from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
-from visualprof.reader.chrome.raw import raw_events
-from visualprof.reader.chrome.values import json_object
 from visualprof.reader.logdir.listing import Span
-from visualprof.reader.trace import Category, Trace, TrackKind
+from visualprof.reader.trace import Trace, TrackKind
+from visualprof.server.api.chrome_export import chrome_json, read_arguments
 from visualprof.server.api.spans import check_range, worker_spans
 from visualprof.server.api.stepped_traces import SteppedTraces
+from visualprof.server.api.table_rows import sort_order
+from visualprof.server.api.timeline_schema import (
+    Alignment,
+    AlignmentAnswer,
+    AlignmentQuery,
+    CounterQuery,
+    EventQuery,
+    LongestQuery,
+    MetaQuery,
+    OccurrenceQuery,
+    PathQuery,
+    SearchQuery,
+    StringsQuery,
+    TileQuery,
+    TimelineHits,
+    TimelineStrings,
+    TimelineWindow,
+    WindowQuery,
+    WindowTableQuery,
+)
 from visualprof.server.api.trace_requests import Work, compute_from_trace, load_or_compute_parts
-from visualprof.server.api.views import Order, Sort, sort_order
 from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
-from visualprof.server.routes import SPAN_ERRORS, Query, Resource, SpanQuery, StepRange, get
+from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.services import Services
 from visualprof.views import run_view
-from visualprof.views.answers.table import Selection, Table, select_rows
+from visualprof.views.answers.table import Selection, select_rows
 from visualprof.views.measure.launches.answer_names import add_short_names, trace_short_names
 from visualprof.views.measure.ranks.alignment import ClockOffset, clock_offsets
 from visualprof.views.measure.ranks.call_matching import match_calls
@@ -52,10 +67,7 @@ from visualprof.views.measure.timeline.tiles import (
     track_groups,
 )
 from visualprof.views.measure.timeline.window import (
-    DeviceUse,
-    WindowColumns,
     busy_profile,
-    events_in_window,
     longest_event_named,
     search_events,
     window_table,
@@ -63,155 +75,7 @@ from visualprof.views.measure.timeline.window import (
 )
 
 T = TypeVar("T")
-MAX_LEVEL = 62
-MAX_EXPORTED_EVENTS = 200_000
 BINARY_TYPE = ("application/octet-stream",)
-TimeNs = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the first event")]
-
-
-class MetaQuery(SpanQuery):
-    """A span, and whether the minimap is included. The timeline can be drawn sooner without the minimap."""
-
-    minimap: Annotated[str, Meta(description="0: omit the utilization profile of the whole trace")] = ""
-
-
-class StringsQuery(SpanQuery):
-    """A part of the dictionary."""
-
-    offset: Annotated[int, Meta(ge=0, le=2**31)] = 0
-    limit: Annotated[int, Meta(ge=1, le=65_536)] = 4096
-
-
-class TileQuery(SpanQuery, kw_only=True):
-    """A tile of a group of tracks. `v` makes the answer immutable."""
-
-    v: Annotated[str, Meta(description="version from the `meta` answer; makes the answer immutable")] = ""
-    group: Annotated[int, Meta(ge=0, description="number of a group of tracks")] = 0
-    level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
-    index: Annotated[int, Meta(ge=0, le=2**40, description="number of the tile, counted from time 0")]
-
-
-class PathQuery(SpanQuery, kw_only=True):
-    """A tile of the critical path."""
-
-    v: Annotated[str, Meta(description="version from the `meta` answer; makes the answer immutable")] = ""
-    level: Annotated[int, Meta(ge=0, le=MAX_LEVEL, description="buckets of 2**level ns")]
-    index: Annotated[int, Meta(ge=0, le=2**40, description="number of the tile, counted from time 0")]
-
-
-class CounterQuery(TileQuery, kw_only=True):
-    """A tile of a counter."""
-
-    track: Annotated[int, Meta(ge=0, description="track of a counter")]
-
-
-class EventQuery(SpanQuery, kw_only=True):
-    """One event."""
-
-    event: Annotated[int, Meta(ge=0, description="row of an event")]
-    arguments: Annotated[str, Meta(description="0: omit the raw arguments, which have to be read from the file")] = ""
-
-
-class SearchQuery(SpanQuery, kw_only=True):
-    """A search for events by name."""
-
-    text: Annotated[str, Meta(description="part of a name")]
-    exact: Annotated[bool, Meta(description="match whole names only")] = False
-    limit: Annotated[int, Meta(ge=1, le=10_000)] = 2000
-
-
-class LongestQuery(SpanQuery, kw_only=True):
-    """The name of an event."""
-
-    name: str
-    where: Annotated[Literal["host", "device", ""], Meta(description="side of the event; both sides when absent")] = ""
-
-
-class OccurrenceQuery(SpanQuery, kw_only=True):
-    """The nth occurrence of an event name."""
-
-    name: str
-    kind: Annotated[Literal["thread", "stream", "gpu_annotation", "graph"], Meta(description="kind of the track")]
-    step: Annotated[str, Meta(description="name of a step; the whole trace when absent")] = ""
-    nth: Annotated[int, Meta(ge=0, description="number of occurrences that start earlier")] = 0
-
-
-class WindowQuery(SpanQuery):
-    """A time window on some tracks."""
-
-    start_ns: TimeNs = 0
-    end_ns: TimeNs | None = None
-    tracks: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
-
-
-class WindowTableQuery(WindowQuery):
-    """A time window on some tracks, with the order of the table."""
-
-    sort: Sort = ""
-    order: Order = "desc"
-    limit: Annotated[int, Meta(ge=1, le=10_000, description="default 200; all rows in csv and tsv")] | None = None
-    format: Literal["json", "csv", "tsv"] = "json"
-
-
-class AlignmentQuery(Query):
-    """Workers of a run. The clocks are compared with that of the first named worker."""
-
-    run: str
-    span: str = ""
-    workers: Annotated[str, Meta(description="ids, comma-separated; all when absent")] = ""
-    step: Annotated[str, Meta(description="step with the collectives to compare; all steps when absent")] = ""
-    step_range: StepRange = ""
-
-
-class TimelineStrings(msgspec.Struct):
-    """A part of the dictionary.
-
-    Attributes:
-        strings: The part.
-        total: Length of the dictionary.
-        short_names: Short names of the kernels in the part, by full name.
-    """
-
-    strings: list[str]
-    total: int
-    short_names: dict[str, str]
-
-
-class TimelineHits(msgspec.Struct):
-    """The events that match a search.
-
-    Attributes:
-        total: Number of matching events.
-        events: The first matching events.
-        ticks: Numbers of matching events in 512 equal intervals of the trace.
-    """
-
-    total: int
-    events: list[EventLocation]
-    ticks: list[int]
-
-
-class TimelineWindow(Table[WindowColumns]):
-    """The events in a time window."""
-
-    utilization: list[DeviceUse]
-    start_ns: int
-    end_ns: int
-
-
-class Alignment(msgspec.Struct):
-    """Clock offset of a worker to the first worker."""
-
-    worker: str
-    clock_offset_ns: int | None
-    collective_residual_ns: int | None
-    collectives: int
-
-
-class AlignmentAnswer(msgspec.Struct):
-    """Clock offsets of the workers of a run."""
-
-    workers: list[Alignment]
 
 
 class Timeline(Resource):
@@ -283,7 +147,7 @@ class Timeline(Resource):
         event = self._compute(query, event_details, row)
         if query.arguments != "0":  # reading them from the file takes longest
             self._logdir.ensure_local(span.log_file.path)
-            event.arguments = _read_arguments(span.log_file.path, int(trace.events.row[row]))
+            event.arguments = read_arguments(span.log_file.path, int(trace.events.row[row]))
             event.slack_ns = self._compute(query, slack_ns, row, work="view")
         return event
 
@@ -328,7 +192,7 @@ class Timeline(Resource):
         """Export a time window as Chrome JSON."""
         span, trace = self._load_span(query)
         self._logdir.ensure_local(span.log_file.path)
-        response = bytes_response(_chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
+        response = bytes_response(chrome_json(trace, *_window(trace, query), span.log_file.path), "application/json")
         response.headers["Content-Disposition"] = 'attachment; filename="window.trace.json"'
         return response
 
@@ -409,23 +273,6 @@ def _alignment_row(worker: str, offset: ClockOffset, later_ns: int) -> Alignment
     )
 
 
-def _read_arguments(path: str, row: int) -> object:
-    """Return the raw arguments of an event, or `None` if the file was deleted."""
-    try:
-        return _parse_arguments(raw_events(path, {row}).get(row))
-    except SourceError:
-        return None
-
-
-def _parse_arguments(text: str | None) -> object:
-    """Return the arguments in an event's text, or `None` if the text is invalid."""
-    try:
-        entry: object = json.loads(text) if text else None
-    except ValueError:
-        return None
-    return json_object(entry).get("args")
-
-
 def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
     """Return the requested window in the trace's own time, and its tracks (default: all)."""
     origin, end = trace.span_ns
@@ -439,37 +286,3 @@ def _window(trace: Trace, query: WindowQuery) -> tuple[int, int, list[int]]:
         return low, high, timeline_tracks(trace)
     last = len(trace.tracks) - 1
     return low, high, [check_range("tracks", int(t) if t.isdecimal() else -1, last) for t in query.tracks.split(",")]
-
-
-def _chrome_json(trace: Trace, low: int, high: int, tracks: list[int], path: str) -> bytes:
-    """Return the events of a window with their arguments, as Chrome JSON that Perfetto opens."""
-    rows = events_in_window(trace, low, high, tracks)
-    if len(rows) > MAX_EXPORTED_EVENTS:
-        raise BadParameter(
-            msg(
-                "server.window_holds_events_over",
-                f"the window holds {len(rows):,} events, over {MAX_EXPORTED_EVENTS:,}",
-            ),
-            msg("server.select_shorter_window_fewer", "select a shorter window or fewer tracks"),
-        )
-    texts = raw_events(path, {int(r) for r in trace.events.row[rows]})
-    entries = (_chrome_event(trace, row, texts.pop(int(trace.events.row[row]), None)) for row in rows.tolist())
-    lines = ", ".join(
-        json.dumps(entry, ensure_ascii=False) for entry in entries
-    )  # a text takes a fifth of the memory of its objects
-    return f'{{"displayTimeUnit": "ns", "traceEvents": [{lines}]}}'.encode("utf-8", "surrogatepass")
-
-
-def _chrome_event(trace: Trace, row: int, text: str | None) -> dict[str, Any]:
-    events, track = trace.events, trace.tracks[int(trace.events.track[row])]
-    entry: dict[str, Any] = {
-        "ph": "X",
-        "cat": Category(events.category[row]).name.lower(),
-        "name": trace.strings[events.name[row]],
-        "pid": track.process or track.pid,
-        "tid": track.tid if track.kind is TrackKind.GRAPH else track.name or track.tid,
-        "ts": events.ts[row].item() / 1000,
-        "dur": max(0, events.dur[row].item()) / 1000,
-    }
-    args = _parse_arguments(text)
-    return entry | {"args": args} if args else entry

@@ -31,7 +31,8 @@ from visualprof.remote.queue.uploads import (
     stored_models,
     stored_uploads,
 )
-from visualprof.server.api.models import Entry, Models, UploadQuery, uploaded_entry
+from visualprof.server.api.model_graphs import UploadQuery
+from visualprof.server.api.models import Entry, Models, uploaded_entry
 from visualprof.server.identity import current_principal
 from visualprof.server.responses import build_row
 from visualprof.server.routes import READ_ONLY_ERROR, Resource, get, mutation
