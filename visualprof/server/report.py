@@ -20,18 +20,14 @@ from html import escape
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast, get_args
 
-import numpy as np
-
 from visualprof.errors import MissingData, VisualprofError
 from visualprof.messages import msg
+from visualprof.server.report_tiles import MAX_TILES, initial_window, longest_step, scan_tile, tile_levels
 from visualprof.views.diff.side import Viewed
-from visualprof.views.measure.timeline.tiles import TILE_BUCKETS
 
 MAX_REPORT_BYTES = 3_000_000
 _ROW_LIMITS = (1000, 200, 40)  # of a table: fewer if names are long
 _MAX_EVENTS = 300  # of the timeline, with all their details
-_MAX_TILES = 1500  # with slices
-_SCREEN_LEVELS = 5  # levels of the whole timeline: down to 256 << 4 buckets
 _NAMES_PER_REQUEST = 65_536  # the API's limit
 _TOP_CHOICES = ("5", "20", "1000")  # the other choices of top-control.vue; 10 is the default
 _MAX_WINDOW_ROWS = 2000
@@ -277,7 +273,7 @@ class _ReportContents:
                 f"view/{name}", **asked, limit=self._rows
             )
         if name == "overview" and not query:
-            self._steps = _longest_step(answer)
+            self._steps = longest_step(answer)
         if view["charts"]:
             tops = _TOP_CHOICES if name in ("operator", "kernel") else ()
             for more in ({}, *({"top": top} for top in tops)):
@@ -293,7 +289,7 @@ class _ReportContents:
             return
         meta = self._asked.json("timeline/meta")
         self._answers["timeline/meta"] = meta
-        low, high = _initial_window(meta, self._steps)
+        low, high = initial_window(meta, self._steps)
         for start, end in {(low, high), *self._pointed()}:
             stretch = {"start_ns": start, "end_ns": end}
             window = self._asked.json("timeline/window", **stretch, limit=_MAX_WINDOW_ROWS)
@@ -302,9 +298,9 @@ class _ReportContents:
         events: dict[int, float] = {}
         used: set[int] = set()
         count = packed_bytes = 0
-        for level, tiles in _levels(meta, low, high, path="critical" in self._span["views"]):
+        for level, tiles in tile_levels(meta, low, high, path="critical" in self._span["views"]):
             count += sum(tile.key.startswith("g") for tile in tiles)
-            if count > _MAX_TILES and packed_bytes:
+            if count > MAX_TILES and packed_bytes:
                 break
             bodies = [(tile.key, self._asked.raw(tile.route, **tile.query)) for tile in tiles]
             packed_bytes += len(zlib.compress(b"".join(body for _, body in bodies), 3)) * 4 // 3
@@ -313,7 +309,7 @@ class _ReportContents:
             for key, body in bodies:
                 self._tiles[key] = len(self._blob), len(body)
                 self._blob += body
-                used |= _scan_tile(key, body, level, (low, high), events)
+                used |= scan_tile(key, body, level, (low, high), events)
         self._add_names(used)
         for event in sorted(events, key=events.__getitem__, reverse=True)[:_MAX_EVENTS]:
             details = self._asked.json("timeline/event", event=event, arguments=0)
@@ -352,74 +348,3 @@ def _plain_tables(answer: Mapping[str, Any]) -> list[str]:
         for name, part in parts.items()
         if name != "columns" and part and all(isinstance(column, list) for column in part.values())
     ]
-
-
-def _longest_step(overview: Mapping[str, Any]) -> list[str]:
-    """Return the longest step, or nothing if there is only one step."""
-    steps: Mapping[str, list[Any]] = overview["steps"]
-    durations = list(zip(steps["total_ns"], steps["name"], strict=True))
-    return [max(durations)[1]] if len(durations) > 1 else []
-
-
-def _initial_window(meta: Mapping[str, Any], steps: list[str]) -> tuple[int, int]:
-    """Return the interval of the longest step in ns since the first event, or the whole timeline."""
-    for step in meta["steps"]:
-        if [step["name"]] == steps:
-            return step["start_ns"], step["start_ns"] + max(1, step["duration_ns"])
-    return 0, max(1, meta["duration_ns"])
-
-
-class _Tile(NamedTuple):
-    """A tile: the key by which the web UI finds it, and the API request for it."""
-
-    key: str
-    route: str
-    query: dict[str, int]
-
-
-def _levels(meta: Mapping[str, Any], low: int, high: int, *, path: bool) -> Iterator[tuple[int, list[_Tile]]]:
-    """Yield the tiles per level, from the whole timeline in one tile down.
-
-    Args:
-        meta: The timeline's metadata.
-        low: Start of an interval in ns. Below the levels of a screen, only tiles of the interval are included.
-        high: End of the interval in ns.
-        path: Whether to include tiles of the critical path.
-    """
-    duration: int = meta["duration_ns"]
-    groups = sorted({track["group"] for track in meta["tracks"]})
-    counters = [counter["id"] for counter in meta["counters"]]
-    rows = [("g", "timeline/tile", "group", groups), ("c", "timeline/counter", "track", counters)]
-    rows += [("p", "timeline/path", None, [0])] if path else []
-    top = max(0, -(-(duration + 1) // TILE_BUCKETS) - 1).bit_length()
-    for level in range(top, -1, -1):
-        size = TILE_BUCKETS << level
-        first, last = (0, duration) if top - level < _SCREEN_LEVELS else (low, min(high, duration))
-        places = range(first // size, last // size + 1)
-        yield (
-            level,
-            [
-                _Tile(
-                    f"{kind}{number}/{level}/{index}",
-                    route,
-                    {**({name: number} if name else {}), "level": level, "index": index},
-                )
-                for kind, route, name, numbers in rows
-                for number in numbers
-                for index in places
-            ],
-        )
-
-
-def _scan_tile(key: str, body: bytes, level: int, window: tuple[int, int], events: dict[int, float]) -> set[int]:
-    """Return the names in a tile of slices. Add the durations of its events within the interval to `events`, in ns."""
-    count = struct.unpack_from("<I", body, 4)[0]
-    if not key.startswith("g") or not count:
-        return set()
-    start, end = (np.frombuffer(body, "<f4", count, 8 + 4 * count * column) for column in (0, 1))
-    event, name = (np.frombuffer(body, "<u4", count, 8 + 4 * count * column) for column in (2, 3))
-    size, index = 1 << level, int(key.rpartition("/")[2])
-    low, high = ((edge / size - index * TILE_BUCKETS) for edge in window)
-    near = (start < high) & (end > low)
-    events.update(zip(event[near].tolist(), ((end - start)[near] * float(size)).tolist(), strict=True))
-    return set(np.unique(name).tolist())

@@ -14,8 +14,9 @@ from visualprof.remote.queue.check.job import FieldError, InvalidRequest, check_
 from visualprof.remote.queue.draft.compose import DEFAULT_TEXTS, MEASURE_FIELDS, compose, draft_from_request
 from visualprof.remote.queue.draft.forms import CheckedDraft, Draft
 from visualprof.remote.queue.draft.loads import LOAD_FIELDS
+from visualprof.server.api.job_list import JobList
 from visualprof.server.api.job_logs import LogAnswer, LogQuery, read_log_part
-from visualprof.server.api.job_rows import JobAnswer, JobList, JobsAnswer, JobsQuery
+from visualprof.server.api.job_rows import JobAnswer, JobsAnswer, JobsQuery
 from visualprof.server.identity import current_principal
 from visualprof.server.job_service import JobServices
 from visualprof.server.responses import build_row, json_response
