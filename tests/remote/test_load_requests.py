@@ -14,7 +14,7 @@ from visualprof.cli import _fail_on, _watch, submit
 from visualprof.remote.agent.work.monitor_samples import complete_points
 from visualprof.remote.child.rapl import Rapl
 from visualprof.remote.protocol import Load, Measure, ModelRef, Request, Spec, build
-from visualprof.remote.queue.check.limits import load_errors
+from visualprof.remote.queue.check.load_limits import load_errors
 from visualprof.remote.queue.check.machines import lane_errors
 from visualprof.remote.queue.draft.compose import measure_texts
 from visualprof.remote.queue.draft.loads import load_texts, parse_load

@@ -16,7 +16,6 @@ from visualprof.remote.protocol import (
     SPEC_ID,
     CaseRef,
     Input,
-    Load,
     ModelRef,
     Platform,
     Request,
@@ -24,6 +23,7 @@ from visualprof.remote.protocol import (
     cpu_numbers,
 )
 from visualprof.remote.queue.check.external import MAX_FILES as MAX_PARTS
+from visualprof.remote.queue.check.load_limits import check_range, load_errors
 from visualprof.remote.queue.check.names import check_distinct, check_name
 from visualprof.remote.queue.check.request_json import FieldError, suggest
 from visualprof.remote.queue.errors import InvalidResult
@@ -35,11 +35,8 @@ MAX_SIZE = 2**31 - 1
 MAX_RANK = 32
 MAX_INPUTS = 256
 MAX_NAME = 200
-MAX_LANES = 256
-MAX_RATE = 1e6
 MAX_ONLY = 64
 MAX_METRIC = 65_536
-MAX_STEPS = 16  # values of concurrency or rates
 KEY = re.compile(r"[\x21-\x7e]{1,200}")
 CASE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -119,7 +116,7 @@ def _case(case: CaseRef) -> Iterator[FieldError]:
             yield FieldError(
                 f"case.step_timeouts.{step[:40]}", msg("queue.no_step_case", "is no step of a case"), ", ".join(STEPS)
             )
-        yield from _check_range(f"case.step_timeouts.{step[:40]}", limit_s, 1, 86_400)
+        yield from check_range(f"case.step_timeouts.{step[:40]}", limit_s, 1, 86_400)
 
 
 def _is_json(text: str) -> bool:
@@ -174,7 +171,7 @@ def _parts(model: ModelRef) -> Iterator[FieldError]:
 
 def _numbers(request: Request) -> Iterator[FieldError]:
     for field, low, high in RANGES:
-        yield from _check_range(field, attrgetter(field)(request), low, high)
+        yield from check_range(field, attrgetter(field)(request), low, high)
     measure, at = request.measure, request.profile.at
     if measure.min_s > measure.max_s:
         yield FieldError(
@@ -182,7 +179,7 @@ def _numbers(request: Request) -> Iterator[FieldError]:
             msg("queue.s_less_than_min", f"is {measure.max_s:g} s, less than min_s, which is {measure.min_s:g} s"),
         )
     if request.price_per_hour is not None:
-        yield from _check_range("price_per_hour", request.price_per_hour, 0, 1e9)
+        yield from check_range("price_per_hour", request.price_per_hour, 0, 1e9)
     if at and at not in request.sweep.values:
         yield FieldError(
             "profile.at",
@@ -194,7 +191,7 @@ def _numbers(request: Request) -> Iterator[FieldError]:
             "dims", msg("queue.names", f"has {len(request.dims):,} names"), msg("queue.most", f"at most {MAX_INPUTS}")
         )
     for name, size in request.dims.items():
-        yield from _check_range(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
+        yield from check_range(f"dims.{name[:MAX_NAME]}", size, 1, MAX_SIZE)
 
 
 def _advise(request: Request) -> Iterator[FieldError]:
@@ -235,51 +232,6 @@ def _pin(request: Request) -> Iterator[FieldError]:
         yield FieldError("pin", str(error), msg("queue.0_3_8_auto", "0-3,8 or auto"))
 
 
-def load_errors(load: Load, path: str = "measure.load") -> Iterator[FieldError]:
-    """Yield errors for a load, including options that a scenario of MLPerf does not have."""
-    for name, values, low, high in (
-        ("concurrency", load.concurrency, 1, MAX_LANES),
-        ("rates", load.rates, 0.001, MAX_RATE),
-    ):
-        if len(values) > MAX_STEPS:
-            yield FieldError(
-                f"{path}.{name}",
-                msg("queue.values", f"has {len(values)} values"),
-                msg("queue.most", f"at most {MAX_STEPS}"),
-            )
-        for i, value in enumerate(values[:MAX_STEPS]):
-            yield from _check_range(f"{path}.{name}[{i}]", value, low, high)
-            if value in values[:i]:
-                yield FieldError(f"{path}.{name}[{i}]", msg("queue.there_twice", f"{value:g} is there twice"))
-    if load.percentile:
-        yield from _check_range(f"{path}.percentile", load.percentile, 50, 99.9)
-    yield from _check_range(f"{path}.limit_ms", load.limit_ms, 0, 3_600_000)
-    if load.mlperf == "Server" and not load.limit_ms:
-        yield FieldError(
-            f"{path}.limit_ms",
-            msg("queue.server_limit_latency", "Server has a limit of its latency"),
-            msg("queue.example_p99_50ms", "for example: p99<=50ms"),
-        )
-    if load.mlperf not in ("", "Server") and load.rates:
-        yield FieldError(
-            f"{path}.rates",
-            msg("queue.no_rate", f"{load.mlperf} has no rate"),
-            msg("queue.server_one", "Server has one"),
-        )
-    if load.mlperf in ("SingleStream", "MultiStream") and load.concurrency not in ([], [1]):
-        yield FieldError(
-            f"{path}.concurrency",
-            msg("queue.one_query_after_another", f"{load.mlperf} has one query after another"),
-            msg("queue.leave_out", "leave it out"),
-        )
-    if load.mlperf == "Offline" and load.limit_ms:
-        yield FieldError(
-            f"{path}.limit_ms",
-            msg("queue.offline_no_limit_latency", "Offline has no limit of its latency"),
-            msg("queue.leave_out", "leave it out"),
-        )
-
-
 def _sweep(request: Request) -> Iterator[FieldError]:
     values = request.sweep.values
     yield from _check_name("sweep.dim", request.sweep.dim, empty=True)
@@ -290,7 +242,7 @@ def _sweep(request: Request) -> Iterator[FieldError]:
             msg("queue.allowed_1", f"allowed: 1 to {MAX_VALUES}"),
         )
     for i, value in enumerate(values):
-        yield from _check_range(f"sweep.values[{i}]", value, 1, MAX_BATCH)
+        yield from check_range(f"sweep.values[{i}]", value, 1, MAX_BATCH)
         if value in values[:i]:
             yield FieldError(f"sweep.values[{i}]", msg("queue.there_twice", f"{value} is there twice"))
 
@@ -321,7 +273,7 @@ def _input(path: str, row: Input) -> Iterator[FieldError]:
         )
     for i, dim in enumerate(row.dims[:MAX_RANK]):
         if isinstance(dim, int):
-            yield from _check_range(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
+            yield from check_range(f"{path}.dims[{i}]", dim, 1, MAX_SIZE)
         else:
             yield from _check_name(f"{path}.dims[{i}]", dim)
     if row.fill == "file" and not SHA256.fullmatch(row.blob):
@@ -375,15 +327,9 @@ def _spec(path: str, spec: Spec) -> Iterator[FieldError]:
         yield FieldError(f"{path}.version", error, msg("queue.agent_empty_any", "as an agent has it, or empty for any"))
     if len(spec.agent) > MAX_NAME:
         yield FieldError(f"{path}.agent", msg("queue.no_id_agent", "is no id of an agent"))
-    yield from _check_range(f"{path}.threads", spec.threads, 0, 1024)
+    yield from check_range(f"{path}.threads", spec.threads, 0, 1024)
     if len(spec.options) > 64 or any(len(k) > MAX_NAME or len(v) > 1000 for k, v in spec.options.items()):
         yield FieldError(f"{path}.options", msg("queue.too_many_too_long", "are too many or too long"))
-
-
-def _check_range(field: str, value: float, low: float, high: float) -> Iterator[FieldError]:
-    if not low <= value <= high:  # also a NaN
-        shown = f"{value:g}" if isinstance(value, float) else str(value)[:20]
-        yield FieldError(field, f"is {shown}", msg("queue.allowed", f"allowed: {low:,} to {high:,}"))
 
 
 def _check_name(field: str, text: str, empty: bool = False) -> Iterator[FieldError]:

@@ -12,7 +12,8 @@ from visualprof.remote.constraints import parse_constraint
 from visualprof.remote.converters import all_converters
 from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.inspect import InspectedModel
-from visualprof.remote.queue.check.limits import MAX_LANES, MAX_NAME, MAX_VALUES
+from visualprof.remote.queue.check.limits import MAX_NAME, MAX_VALUES
+from visualprof.remote.queue.check.load_limits import MAX_LANES
 from visualprof.remote.queue.check.request_json import FieldError, suggest
 
 MAX_AXES = 16

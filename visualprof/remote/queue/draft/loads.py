@@ -8,7 +8,7 @@ from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.protocol import DEFAULT_PERCENTILE, SCENARIOS, Load
-from visualprof.remote.queue.check.limits import MAX_STEPS
+from visualprof.remote.queue.check.load_limits import MAX_STEPS
 from visualprof.remote.queue.check.request_json import suggest
 from visualprof.remote.queue.draft.forms import DraftError
 from visualprof.remote.queue.draft.grammar import EXAMPLES, SEPARATORS, parse_sizes, sizes_text
