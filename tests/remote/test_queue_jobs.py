@@ -16,7 +16,7 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.remote.protocol import Input, ModelRef, Spec
 from visualprof.remote.queue.errors import Conflict
 from visualprof.remote.queue.service import JobServices
-from visualprof.remote.queue.tasks.jobs import result_folder
+from visualprof.remote.queue.tasks.job_insertion import result_folder
 from visualprof.remote.queue.tasks.leases import TaskHeartbeat, TaskReport
 
 pytestmark = pytest.mark.both_databases

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -22,7 +21,6 @@ from visualprof.remote.queue.store.model_records import (
     Configuration,
     Lineage,
     ModelFacts,
-    ModelFile,
     ModelVersion,
     Origin,
     RegisteredModel,
@@ -31,18 +29,21 @@ from visualprof.remote.queue.store.model_records import (
     content_sha256,
 )
 from visualprof.remote.queue.store.model_tables import aliases, models, version_files, versions
-from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.tables import blobs, holders, jobs, tasks
+from visualprof.remote.queue.store.registry_lookup import (
+    LIST_HINT,
+    find_by_name,
+    load_model,
+    load_models,
+    select_versions,
+    split_address,
+    version_by_number,
+    version_by_reference,
+)
+from visualprof.remote.queue.store.tables import holders, jobs, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs, visible_models
 
 MAX_NAME_LENGTH, MAX_NOTES_LENGTH, MAX_TAGS = 200, 10_000, 50
 _ALIAS = re.compile(r"[A-Za-z_][\w.-]{0,99}")
-_LIST_HINT = msg("queue.visualprof_model_list_shows", "visualprof model list shows all models")
-
-# Decoders are built once, at import: see `reader.trace.codec`.
-_TAGS = msgspec.json.Decoder(list[str])
-_FACTS, _CONFIGURATION = msgspec.json.Decoder(ModelFacts), msgspec.json.Decoder(Configuration)
-_SOURCE, _LINEAGE = msgspec.json.Decoder(Origin), msgspec.json.Decoder(Lineage)
 
 
 class NewVersion(NamedTuple):
@@ -71,7 +72,7 @@ class Registry:
     def list_visible(self, viewer: str | None) -> list[RegisteredModel]:
         """Return the models that a viewer may see, by name."""
         with self._database.read() as connection:
-            return _load_models(connection, visible_models(viewer))
+            return load_models(connection, visible_models(viewer))
 
     def get(self, model: str, viewer: str | None) -> RegisteredModel:
         """Return a model.
@@ -80,7 +81,7 @@ class Registry:
             NotFound: There is no such model, or the viewer may not see it.
         """
         with self._database.read() as connection:
-            return _load_model(connection, model, viewer)
+            return load_model(connection, model, viewer)
 
     def resolve(self, address: str, requester: Requester) -> tuple[RegisteredModel, ModelVersion]:
         """Return the model and version of an address: `NAME/3`, `NAME@alias`, or `NAME` for the newest version.
@@ -89,14 +90,14 @@ class Registry:
             NotFound: There is no such model or version.
             Conflict: Several visible models have this name, and none belongs to the requester.
         """
-        name, separator, reference = _split_address(address)
+        name, separator, reference = split_address(address)
         with self._database.read() as connection:
-            model = _find_by_name(connection, name, requester)
+            model = find_by_name(connection, name, requester)
         if model is None:
             raise NotFound(
-                msg("queue.there_no_registered_model", f"there is no registered model {name[:60]!r}"), _LIST_HINT
+                msg("queue.there_no_registered_model", f"there is no registered model {name[:60]!r}"), LIST_HINT
             )
-        return model, _version_by_reference(model, separator, reference)
+        return model, version_by_reference(model, separator, reference)
 
     def add_version(
         self, name: str, version: NewVersion, requester: Requester
@@ -112,17 +113,17 @@ class Registry:
         """
         name, now_ns = _normalize_name(name), self._database.now_ns()
         with self._database.write() as connection:
-            model = _find_by_name(connection, name, requester)
+            model = find_by_name(connection, name, requester)
             if model is None:
-                model = _load_model(connection, _insert_model(connection, name, requester, now_ns), None)
+                model = load_model(connection, _insert_model(connection, name, requester, now_ns), None)
             _require_changeable(model, requester)
             sha256 = content_sha256(version.model)
             existing = [version for version in model.versions if version.sha256 == sha256]
             if existing:
                 return model, existing[0], False
             number = _insert_version(connection, model.id, version, sha256, requester, now_ns)
-            model = _load_model(connection, model.id, None)
-        return model, _version_by_number(model, number), True
+            model = load_model(connection, model.id, None)
+        return model, version_by_number(model, number), True
 
     def update(self, model: str, requester: Requester, **values: Any) -> RegisteredModel:
         """Change a model's name, notes, tags or visibility.
@@ -140,12 +141,12 @@ class Registry:
         _check_notes(values.get("notes", ""))
         with self._database.write() as connection:
             current = _changeable(connection, model, requester)
-            other = _find_by_name(connection, values.get("name", current.name), requester, excluded=model)
+            other = find_by_name(connection, values.get("name", current.name), requester, excluded=model)
             if other is not None and "name" in values:
                 raise Conflict(msg("queue.name_there_model_already", f"name: there is a model {other.name!r} already"))
             if values:
                 connection.execute(update(models).where(models.c.id == model).values(values))
-            return _load_model(connection, model, None)
+            return load_model(connection, model, None)
 
     def update_version(self, model: str, number: int, requester: Requester, **values: Any) -> RegisteredModel:
         """Change the notes or the configuration of a version.
@@ -159,11 +160,11 @@ class Registry:
         if "configuration" in values:
             values["configuration"] = _encode(values["configuration"])
         with self._database.write() as connection:
-            _version_by_number(_changeable(connection, model, requester), number)
+            version_by_number(_changeable(connection, model, requester), number)
             of_version = (versions.c.model == model) & (versions.c.number == number)
             if values:
                 connection.execute(update(versions).where(of_version).values(values))
-            return _load_model(connection, model, None)
+            return load_model(connection, model, None)
 
     def set_alias(self, model: str, alias: str, number: int | None, requester: Requester) -> RegisteredModel:
         """Point an alias to a version; None removes the alias.
@@ -184,9 +185,9 @@ class Registry:
                 raise NotFound(msg("queue.no_alias", f"{current.name} has no alias {alias[:60]!r}"))
             connection.execute(delete(aliases).where(aliases.c.model == model, aliases.c.name == alias))
             if number is not None:
-                row = {"model": model, "name": alias, "number": _version_by_number(current, number).number}
+                row = {"model": model, "name": alias, "number": version_by_number(current, number).number}
                 connection.execute(insert(aliases).values(row))
-            return _load_model(connection, model, None)
+            return load_model(connection, model, None)
 
     def removal_impact(self, model: str, number: int | None, viewer: str | None) -> RemovalImpact:
         """Return what refers to a version, or to all versions for None, as far as the viewer may see it.
@@ -195,8 +196,8 @@ class Registry:
             NotFound: There is no such version.
         """
         with self._database.read() as connection:
-            registered = _load_model(connection, model, viewer)
-            return _removal_impact(connection, registered, _select_versions(registered, number), viewer)
+            registered = load_model(connection, model, viewer)
+            return _removal_impact(connection, registered, select_versions(registered, number), viewer)
 
     def delete(self, model: str, number: int | None, requester: Requester, force: bool = False) -> RemovalImpact:
         """Delete a version, or the whole model for None, with the files that nothing else uses.
@@ -208,7 +209,7 @@ class Registry:
         """
         with self._database.write() as connection:
             registered = _changeable(connection, model, requester)
-            removed = _select_versions(registered, number)
+            removed = select_versions(registered, number)
             impact = _removal_impact(connection, registered, removed, requester.viewer)
             if impact.jobs and not force:
                 job_list = ", ".join(impact.jobs[:5])
@@ -258,7 +259,7 @@ def _removal_impact(
         is_unfinished, jobs.c.model_blob.in_([version.files[0].sha256 for version in removed])
     )
     job_ids = [str(row.id) for row in connection.execute(query.order_by(jobs.c.submitted_ns))]
-    others = _load_models(connection, visible_models(viewer))
+    others = load_models(connection, visible_models(viewer))
     remaining = {
         version.sha256
         for other in others
@@ -314,7 +315,7 @@ def _insert_version(
 
 
 def _changeable(connection: Connection, model: str, requester: Requester) -> RegisteredModel:
-    registered = _load_model(connection, model, requester.viewer)
+    registered = load_model(connection, model, requester.viewer)
     _require_changeable(registered, requester)
     return registered
 
@@ -327,137 +328,8 @@ def _require_changeable(model: RegisteredModel, requester: Requester) -> None:
         )
 
 
-def _load_model(connection: Connection, model: str, viewer: str | None) -> RegisteredModel:
-    matches = _load_models(connection, visible_models(viewer).where(models.c.id == model))
-    if not matches:
-        raise NotFound(
-            msg("queue.there_no_registered_model", f"there is no registered model {model[:60]!r}"), _LIST_HINT
-        )
-    return matches[0]
-
-
-def _find_by_name(
-    connection: Connection, name: str, requester: Requester, excluded: str = ""
-) -> RegisteredModel | None:
-    """Return the requester's model of this name, else the only visible one.
-
-    Raises:
-        Conflict: Several visible models have this name.
-    """
-    has_name = func.lower(models.c.name) == name.lower()
-    candidates = _load_models(connection, visible_models(requester.viewer).where(has_name, models.c.id != excluded))
-    candidates = [model for model in candidates if model.owner == requester.user] or candidates
-    if len(candidates) > 1:
-        raise Conflict(
-            msg("queue.models_called", f"{len(candidates)} models are called {name!r}"),
-            msg("queue.rename_one_them", "rename all but one model"),
-        )
-    return candidates[0] if candidates else None
-
-
-def _load_models(connection: Connection, query: Any) -> list[RegisteredModel]:
-    rows = connection.execute(query.order_by(func.lower(models.c.name), models.c.id)).all()
-    ids = [row.id for row in rows]
-    files = defaultdict[tuple[str, int], list[ModelFile]](list)
-    aliases_by_model, versions_by_model = (
-        defaultdict[str, dict[str, int]](dict),
-        defaultdict[str, list[ModelVersion]](list),
-    )
-    file_query = select(version_files, blobs.c.size_bytes).outerjoin(blobs, blobs.c.sha256 == version_files.c.sha256)
-    for row in _rows_of_models(connection, file_query.order_by(version_files.c.place), version_files.c.model, ids):
-        files[row.model, row.number].append(ModelFile(row.path, row.sha256, row.size_bytes or 0))
-    for row in _rows_of_models(connection, select(aliases).order_by(aliases.c.name), aliases.c.model, ids):
-        aliases_by_model[row.model][row.name] = row.number
-    for row in _rows_of_models(connection, select(versions).order_by(versions.c.number.desc()), versions.c.model, ids):
-        versions_by_model[row.model].append(_version_from_row(row, files[row.model, row.number]))
-    return [_model_from_row(row, aliases_by_model[row.id], versions_by_model[row.id]) for row in rows]
-
-
-def _rows_of_models(connection: Connection, query: Any, column: Any, ids: Sequence[str]) -> Iterable[AnyRow]:
-    return connection.execute(query.where(column.in_(ids))).all()
-
-
-def _model_from_row(row: AnyRow, aliases: dict[str, int], versions: list[ModelVersion]) -> RegisteredModel:
-    return RegisteredModel(
-        id=row.id,
-        owner=row.owner,
-        name=row.name,
-        visibility=row.visibility,
-        project=row.project,
-        notes=row.notes,
-        tags=_TAGS.decode(row.tags),
-        created_ns=row.created_ns,
-        aliases=aliases,
-        versions=versions,
-    )
-
-
-def _version_from_row(row: AnyRow, files: list[ModelFile]) -> ModelVersion:
-    return ModelVersion(
-        model=row.model,
-        number=row.number,
-        sha256=row.sha256,
-        files=files,
-        facts=_FACTS.decode(row.facts),
-        configuration=_CONFIGURATION.decode(row.configuration),
-        source=_SOURCE.decode(row.source),
-        lineage=_LINEAGE.decode(row.lineage) if row.lineage else None,
-        notes=row.notes,
-        creator=row.creator,
-        created_ns=row.created_ns,
-    )
-
-
 def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
-
-
-def _select_versions(model: RegisteredModel, number: int | None) -> list[ModelVersion]:
-    return model.versions if number is None else [_version_by_number(model, number)]
-
-
-def _version_by_number(model: RegisteredModel, number: int) -> ModelVersion:
-    matches = [version for version in model.versions if version.number == number]
-    if not matches:
-        raise NotFound(
-            msg("queue.no_version_3", f"{model.name} has no version {number}"),
-            msg("queue.visualprof_model_versions", f"visualprof model versions {model.name}"),
-        )
-    return matches[0]
-
-
-def _version_by_reference(model: RegisteredModel, separator: str, reference: str) -> ModelVersion:
-    if separator == "@" and reference in model.aliases:
-        return _version_by_number(model, model.aliases[reference])
-    if separator == "@":
-        raise NotFound(
-            msg("queue.no_alias", f"{model.name} has no alias {reference[:60]!r}"),
-            msg("queue.it_has_2", f"it has: {', '.join(model.aliases) or 'none'}"),
-        )
-    if separator == "/":
-        return _version_by_number(model, int(reference))
-    if not model.versions:
-        raise NotFound(
-            msg("queue.no_version_2", f"{model.name} has no version"),
-            msg("queue.add_one_visualprof_model", "add one: visualprof model add"),
-        )
-    return model.versions[0]
-
-
-def _split_address(address: str) -> tuple[str, str, str]:
-    """Return the name, the separator and the reference of an address.
-
-    Raises:
-        BadParameter: The address is invalid.
-    """
-    match = re.fullmatch(r"([^/@]+)(?:(/)(\d{1,9})|(@)(.+))?", address.strip())
-    if match is None:
-        raise BadParameter(
-            msg("queue.no_address_model", f"{address[:80]!r} is no address of a model"),
-            msg("queue.name_3_name_production", "NAME/3, NAME@production, or NAME: its newest"),
-        )
-    name, slash, number, at, alias = match.groups("")
-    return name, slash or at, number or alias
 
 
 def _normalize_name(name: str) -> str:

@@ -3,34 +3,25 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Collection
-from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 
 import msgspec
-from sqlalchemy import Connection, Select, bindparam, case, func, insert, select, update
+from sqlalchemy import Connection, Select, bindparam, case, func, select, update
 from sqlalchemy.exc import IntegrityError
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
-from visualprof.remote.protocol import PRIORITIES, Request, Spec
+from visualprof.remote.protocol import Request
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.check.request_json import InvalidRequest
 from visualprof.remote.queue.errors import Conflict
-from visualprof.remote.queue.store.agents import new_id
-from visualprof.remote.queue.store.database import (
-    Database,
-    current_revision,
-    next_revision,
-    revision_subquery,
-    without_result,
-)
-from visualprof.remote.queue.store.files import display_name
+from visualprof.remote.queue.store.database import Database, current_revision, revision_subquery, without_result
 from visualprof.remote.queue.store.quotas import check_job_quota
 from visualprof.remote.queue.store.records import REQUEST, AnyRow, Job, job_from_row
-from visualprof.remote.queue.store.tables import JOB_OWNER, blobs, jobs, points, revisions, runs, tasks
+from visualprof.remote.queue.store.tables import JOB_OWNER, jobs, points, revisions, tasks
 from visualprof.remote.queue.store.visibility import visible_jobs
+from visualprof.remote.queue.tasks.job_insertion import insert_job, is_missing_files
 from visualprof.remote.queue.tasks.notifier import Notifier
 
 _MAX_IDS_IN_STATEMENT = 100
@@ -55,7 +46,6 @@ _POINT_COUNTS = (
     .group_by(points.c.task)
 )
 _POINT_COUNTS_OF_JOBS = _POINT_COUNTS.where(tasks.c.job.in_(bindparam("job_ids", expanding=True)))
-_STORED_BLOBS = select(func.count()).select_from(blobs).where(blobs.c.sha256.in_(bindparam("sha256s", expanding=True)))
 _BY_KEY = select(jobs.c.id, jobs.c.digest).where(bindparam("owner_id") == JOB_OWNER, jobs.c.key == bindparam("job_key"))
 _NEXT_REVISION = without_result(
     update(revisions).where(revisions.c.name == "jobs").values(revision=revisions.c.revision + 1)
@@ -65,7 +55,6 @@ _SET_JOB_REVISION = _SET_REVISION.where(jobs.c.id == bindparam("job_id"))
 _SET_REVISION_OF_TASKS = _SET_REVISION.where(
     jobs.c.id.in_(select(tasks.c.job).where(tasks.c.id.in_(bindparam("task_ids", expanding=True))))
 )
-_INSERT_JOB, _INSERT_TASKS, _INSERT_RUN = insert(jobs), insert(tasks), insert(runs)
 
 
 class JobChanges(NamedTuple):
@@ -113,7 +102,7 @@ class Jobs:
                 existing = _find_by_key(connection, owner, request.key)
                 if existing is None:
                     check_job_quota(connection, owner)
-                    job = _insert(connection, self._database.now_ns(), request, owner, text, digest)
+                    job = insert_job(connection, self._database.now_ns(), request, owner, text, digest)
         except IntegrityError:  # another server was faster with the same key
             with self._database.query() as connection:
                 existing = _find_by_key(connection, owner, request.key)
@@ -194,7 +183,7 @@ class Jobs:
             rows = connection.execute(select(jobs).where(pending, jobs.c.request.contains(sha256))).all()
         for row in rows:
             with self._database.write() as connection:
-                if _is_missing_files(connection, REQUEST.decode(row.request)):
+                if is_missing_files(connection, REQUEST.decode(row.request)):
                     continue
                 statement = update(tasks).where(tasks.c.job == row.id, tasks.c.state == "initiated")
                 queued = connection.execute(
@@ -313,13 +302,6 @@ def bump_revisions(connection: Connection, tasks: Collection[str]) -> None:
     connection.execute(_SET_REVISION_OF_TASKS, {"task_ids": list(tasks)})
 
 
-def result_folder(model: str, job: str) -> str:
-    """Return the folder of a job's results: the sanitized name of the model, and the id."""
-    stem = PurePosixPath(display_name(model)).stem
-    slug = re.sub(r"[^\w.-]+", "-", stem).strip("-._")[:48]
-    return f"{slug or 'model'}-{job}"
-
-
 def _find_by_key(connection: Connection, owner: str | None, key: str) -> AnyRow | None:
     return connection.execute(_BY_KEY, {"owner_id": owner or "", "job_key": key}).first()
 
@@ -339,58 +321,6 @@ def _same_job(existing: AnyRow, request: Request, digest: str) -> str:
             msg("queue.choose_new_key_new", "choose a new key for a new job"),
         )
     return existing.id
-
-
-def _insert(connection: Connection, now: int, request: Request, owner: str | None, text: str, digest: str) -> str:
-    job = new_id()
-    folder = result_folder(request.model.name, job)
-    if owner is not None:
-        values = {
-            "folder": folder,
-            "owner": owner,
-            "visibility": "private",
-            "revision": next_revision(connection, "runs"),
-        }
-        connection.execute(_INSERT_RUN, values)
-    values = {
-        "id": job,
-        "owner": owner,
-        "key": request.key,
-        "digest": digest,
-        "request": text,
-        "model_blob": request.model.blob,
-        "folder": folder,
-        "retries": request.retries,
-        "timeout_ns": int(request.timeout_s * 1e9),
-        "submitted_ns": now,
-        "revision": next_revision(connection),
-    }
-    connection.execute(_INSERT_JOB, values)
-    state = "initiated" if _is_missing_files(connection, request) else "waiting"
-    common = {"job": job, "owner": owner, "state": state, "updated_ns": now}
-    common["priority"] = PRIORITIES.index(request.priority)
-    rows = [{"id": f"{job}-{i}", **_spec_columns(spec), **common} for i, spec in enumerate(request.specs)]
-    connection.execute(_INSERT_TASKS, rows)
-    return job
-
-
-def _spec_columns(spec: Spec) -> dict[str, Any]:
-    return {
-        "spec_id": spec.id,
-        "spec": msgspec.json.encode(spec).decode(),
-        "backend": spec.backend,
-        "version": spec.version,
-        "wanted_agent": spec.agent,
-        "platform": spec.platform,
-        "device": spec.device,
-    }
-
-
-def _is_missing_files(connection: Connection, request: Request) -> bool:
-    """Return whether a file of the job is not stored yet."""
-    blobs = list(request.blobs)
-    stored = connection.execute(_STORED_BLOBS, {"sha256s": blobs}).scalar_one()
-    return stored < len(blobs)
 
 
 def _reset_values(now: int) -> dict[str, Any]:

@@ -7,7 +7,6 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal
 
 import msgspec
@@ -25,6 +24,7 @@ from visualprof.remote.queue.store.records import REQUEST, SPEC, Agent, AnyRow, 
 from visualprof.remote.queue.store.tables import agents, blobs, jobs, tasks
 from visualprof.remote.queue.store.visibility import serves_owner
 from visualprof.remote.queue.tasks.jobs import bump_revision
+from visualprof.remote.queue.tasks.lease_messages import build_lease, retry_warnings
 from visualprof.remote.queue.tasks.messages import TaskHeartbeat, TaskReport
 from visualprof.remote.queue.tasks.notifier import Notifier
 from visualprof.remote.queue.tasks.points import replace_points, save_point
@@ -49,7 +49,6 @@ _TIMEOUT = (  # timeout and number of specs of a job
     .where(jobs.c.id == bindparam("job_id"))
     .group_by(jobs.c.timeout_ns)
 )
-_AGENT_NAME = select(agents.c.name).where(agents.c.id == bindparam("agent_id"))
 _BLOB_SIZES = select(blobs.c.sha256, blobs.c.size_bytes).where(blobs.c.sha256.in_(bindparam("sha256s", expanding=True)))
 _FIRST_AGENTS = (  # the agent that first started a spec of the job that any agent may run
     select(agents)
@@ -273,7 +272,7 @@ class Leases:
                     if candidate is None:
                         return None
                     row, job, request = candidate
-                    warnings = _retry_warnings(connection, row)
+                    warnings = retry_warnings(connection, row)
                     files = self._files(connection, request)
                 values = self._lease_values(row, agent.id, *choose_device(agent, row, free), job.timeout_ns, warnings)
                 with self._database.write() as connection:
@@ -288,7 +287,7 @@ class Leases:
                         start_device_use(connection, row.owner, row.id, values["attempt"], values["started_ns"])
                         bump_revision(connection, row.job)
                         self._notifier.task_claimed()
-                        return _build_lease(row, job, request, values, files, warnings)
+                        return build_lease(row, job, request, values, files, warnings)
 
     def _first_runnable(
         self, connection: Connection, agent: Agent, offered: dict[str, Any]
@@ -379,38 +378,6 @@ class Leases:
             values["updated_ns"] = now
         connection.execute(_RENEW_LEASE, {"task_id": row.id, **values})
         return is_visible
-
-
-def _build_lease(
-    row: AnyRow, job: AnyRow, request: Request, values: dict[str, Any], files: list[File], warnings: list[str]
-) -> Lease:
-    requested = SPEC.decode(row.spec)
-    spec = replace(requested, device=values["on_device"], version=values["on_version"])
-    run = f"{job.folder}/{spec.id}"
-    return Lease(
-        task=row.id,
-        job=job.id,
-        run=run,
-        attempt=values["attempt"],
-        lease=values["lease"],
-        spec=spec,
-        request=request,
-        files=files,
-        warnings=warnings,
-    )
-
-
-def _retry_warnings(connection: Connection, row: AnyRow) -> list[str]:
-    """Return a warning that says why a task starts again; empty if it was never lost."""
-    if not row.tries:
-        return []
-    name = connection.execute(_AGENT_NAME, {"agent_id": row.agent}).scalar()
-    return [
-        msg(
-            "queue.measured_again_beginning_attempt",
-            f"measured again from the beginning (attempt {row.attempt + 1}): agent {name or row.agent} was lost",
-        )
-    ]
 
 
 def _holds_lease(row: AnyRow, agent: str, token: str) -> bool:
