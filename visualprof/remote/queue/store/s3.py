@@ -10,11 +10,9 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-import os
 import threading
 import time
-import uuid
-from collections.abc import Container, Generator, Iterable
+from collections.abc import Generator
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -22,8 +20,10 @@ from typing import Any
 from visualprof.errors import NotFound, VisualprofError
 from visualprof.messages import msg
 from visualprof.remote.queue.errors import InvalidResult, StoreUnavailable, disk_errors
+from visualprof.remote.queue.store.blob_cache import BlobCache, touch_access_time
 from visualprof.remote.queue.store.bucket_url import BucketLocation
 from visualprof.remote.queue.store.files import CHUNK_BYTES, Namespace, PartUpload, ReadChunk, Store, UploadPlan
+from visualprof.remote.queue.store.s3_client import create_client
 from visualprof.remote.queue.store.signing import PUT_VALID_S, Signer
 
 _log = logging.getLogger(__name__)
@@ -32,7 +32,6 @@ PART_BYTES = 16 << 20  # larger files are uploaded in parts
 MAX_PART_URLS = 32  # URLs of parts per answer, because URLs expire after 15 minutes
 _MAX_PAUSE_S = 15.0
 _DOWNLOAD_TIMEOUT_S, _MIN_BYTES_PER_S = 60.0, 256 << 10  # for a file, plus its size at this rate
-_IN_USE_NS = 60 * 10**9
 _MULTIPART_COPY_BYTES = 1 << 30  # larger files are copied in parts of a quarter of this size
 _NOT_FOUND_CODES = {"404", "NoSuchKey", "NoSuchUpload", "NotFound"}
 
@@ -55,10 +54,10 @@ class Bucket(Store):
 
     def __init__(self, folder: Path, signer: Signer, location: BucketLocation, cache_bytes: int) -> None:
         super().__init__(folder, signer)
-        self.location, self._cache_bytes = location, cache_bytes
+        self.location, self.cache = location, BlobCache(folder / "blobs", cache_bytes)
         self._client, self._signing_client = (
-            _create_client(location, location.endpoint),
-            _create_client(location, location.public),
+            create_client(location, location.endpoint),
+            create_client(location, location.public),
         )
         self._download_locks = [threading.Lock() for _ in range(64)]
         # No request before this time: if all server threads waited for the service, no page would be answered.
@@ -89,13 +88,13 @@ class Bucket(Store):
         path = super().path(key)
         with self._download_locks[hash(key) % 64], disk_errors(f"{self._folder}"):
             if not path.is_file():
-                with self._temporary_file() as part:
+                with self.cache.temporary_file() as part:
                     if self._download(key, part)[1] != path.name:
                         raise VisualprofError(
                             msg("queue.damaged", f"{key} is damaged in {self.location}"),
                             msg("queue.upload_file_again", "upload the file again"),
                         )
-                    self._move_to_cache(part, path)
+                    self.cache.add(part, path)
         touch_access_time(path)
         return path
 
@@ -113,7 +112,7 @@ class Bucket(Store):
         digest, size = super().put(read, limit)
         with super().path(f"blobs/{digest}").open("rb") as file, self._translate_errors():
             self._client.upload_fileobj(file, self.location.bucket, self._key_in_bucket(f"blobs/{digest}"))
-        self.trim()
+        self.cache.trim()
         return digest, size
 
     def finalize(self, key: str, size: int, sha256: str = "") -> str:
@@ -138,7 +137,7 @@ class Bucket(Store):
                 msg("queue.file_bytes", f"the file has {received} of {size} bytes"),
                 msg("queue.upload_rest", "upload the rest"),
             )
-        with disk_errors(f"{self._folder}"), self._temporary_file() as part:
+        with disk_errors(f"{self._folder}"), self.cache.temporary_file() as part:
             tag, digest = self._download(key, part, size)
             if sha256 not in ("", digest) or part.stat().st_size != size:
                 self.delete(key)
@@ -147,7 +146,7 @@ class Bucket(Store):
                     msg("queue.upload_again", "upload it again"),
                 )
             self._copy(key, f"blobs/{digest}", tag)
-            self._move_to_cache(part, super().path(f"blobs/{digest}"))
+            self.cache.add(part, super().path(f"blobs/{digest}"))
         return digest
 
     def begin_upload(self, key: str, size: int, is_new: bool = True) -> UploadPlan:
@@ -355,50 +354,6 @@ class Bucket(Store):
         return response["ETag"], digest.hexdigest()
 
     @contextlib.contextmanager
-    def _temporary_file(self) -> Generator[Path]:
-        """Yield a path in the folder; the file is deleted unless it was renamed."""
-        folder = self._folder / "blobs"
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        part = folder / f".{uuid.uuid4().hex}"
-        try:
-            yield part
-        finally:
-            part.unlink(missing_ok=True)
-
-    def _move_to_cache(self, part: Path, path: Path) -> None:
-        part.chmod(0o444)  # results are hard links to it
-        part.replace(path)
-        self.trim()
-
-    def trim(self, other_copies: Iterable[Path] = (), busy_paths: Container[str] = ()) -> bool:
-        """Remove the least recently used copies until the rest fits the cache.
-
-        Args:
-            other_copies: Copies outside this folder.
-            busy_paths: Paths of copies that are being read.
-
-        Returns:
-            Whether the cache is still too large, because all other copies are in use.
-        """
-        folder, files = self._folder / "blobs", dict[tuple[int, int], tuple[int, int, list[Path]]]()
-        for path in (*(folder.iterdir() if folder.is_dir() else ()), *other_copies):
-            with contextlib.suppress(FileNotFoundError):
-                status = path.stat()
-                last_use_ns = max(status.st_atime_ns, status.st_mtime_ns)
-                # The copies of a model in the cache and in a run are one file.
-                files.setdefault((status.st_dev, status.st_ino), (last_use_ns, status.st_size, []))[2].append(path)
-        excess = sum(size for _, size, _ in files.values()) - self._cache_bytes
-        for last_use_ns, size, paths in sorted(files.values()):
-            if excess <= 0 or last_use_ns > time.time_ns() - _IN_USE_NS:
-                break
-            if not any(str(path) in busy_paths for path in paths):
-                for path in paths:
-                    with contextlib.suppress(PermissionError):  # Windows does not delete files that are being read
-                        path.unlink(missing_ok=True)
-                excess -= size
-        return excess > 0
-
-    @contextlib.contextmanager
     def _translate_errors(self) -> Generator[None]:
         """Translate errors of the service to errors of the queue.
 
@@ -429,43 +384,3 @@ class Bucket(Store):
                 else msg("queue.store_not_answer", f"the store {self.location} does not answer")
             )
             raise StoreUnavailable(error_text, refused=400 <= status < 429) from error
-
-
-def touch_access_time(path: Path) -> None:
-    """Set a file's access time to now. Its modification time stays, because results are the same file."""
-    with contextlib.suppress(FileNotFoundError):
-        os.utime(path, ns=(time.time_ns(), path.stat().st_mtime_ns))
-
-
-def _create_client(location: BucketLocation, endpoint: str) -> Any:
-    """Create a client. Credentials come from the environment, the usual files or the machine's role."""
-    boto3: Any
-    botocore_config: Any
-    try:
-        boto3, botocore_config = import_module("boto3"), import_module("botocore.config")
-        boto_error: Any = import_module("botocore.exceptions").BotoCoreError
-    except ImportError as error:
-        raise VisualprofError(
-            msg("queue.store_needs_boto3", "a store needs boto3"),
-            msg("queue.pip_install_visualprof_team", "pip install 'visualprof[team]'"),
-        ) from error
-    config = botocore_config.Config(
-        signature_version="s3v4",
-        s3={"addressing_style": "virtual" if location.virtual else "path"},
-        request_checksum_calculation="when_required",
-        response_checksum_validation="when_required",
-        connect_timeout=5,
-        read_timeout=60,
-        retries={"total_max_attempts": 2},
-        max_pool_connections=32,
-    )
-    try:
-        session = boto3.Session()
-        if session.get_credentials() is None:
-            hint = msg("queue.set_aws_access_key", "set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE")
-            raise VisualprofError(msg("queue.there_no_credentials", f"there are no credentials for {location}"), hint)
-        return session.client("s3", endpoint_url=endpoint, region_name=location.region, config=config)
-    except boto_error as error:
-        raise VisualprofError(
-            msg("queue.store_cannot_used", f"the store {location} cannot be used: {error}")
-        ) from error

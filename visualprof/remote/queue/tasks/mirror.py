@@ -10,10 +10,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import shutil
 import threading
 import time
-import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, wait
 from pathlib import Path
@@ -25,13 +23,15 @@ from visualprof.errors import NotFound, NotReady, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import LogFile, Root, Verdict, Version
 from visualprof.remote.queue.errors import StoreUnavailable, disk_errors
+from visualprof.remote.queue.store.blob_cache import touch_access_time
 from visualprof.remote.queue.store.database import Database, current_revision
 from visualprof.remote.queue.store.files import link_or_copy
 from visualprof.remote.queue.store.records import AnyRow
-from visualprof.remote.queue.store.s3 import Bucket, touch_access_time
+from visualprof.remote.queue.store.s3 import Bucket
 from visualprof.remote.queue.store.tables import artifacts, blobs, jobs, tasks
 from visualprof.remote.queue.tasks.bucket_runs import MARKER_FILE, BucketRun, RunFile, runs_of_job
 from visualprof.remote.queue.tasks.logs import LOG_FILE
+from visualprof.remote.queue.tasks.run_copies import RunCopies
 from visualprof.supervised_thread import SupervisedThread
 
 _log = logging.getLogger(__name__)
@@ -70,13 +70,8 @@ class Mirror:
     def __init__(
         self, database: Database, bucket: Bucket, root: Root, partial_folder: Path, busy_paths: Callable[[], set[str]]
     ) -> None:
-        self._database, self._bucket, self._root, self._partial_folder, self._busy_paths = (
-            database,
-            bucket,
-            root,
-            partial_folder,
-            busy_paths,
-        )
+        self._database, self._bucket, self._root, self._busy_paths = database, bucket, root, busy_paths
+        self._copies = RunCopies(root.path, partial_folder)
         self._revision = -1
         self._job_ids: set[str] = set()  # all jobs, with or without runs in the bucket
         self._runs_by_job: dict[str, dict[str, BucketRun]] = {}  # by job and run id
@@ -87,7 +82,7 @@ class Mirror:
         self._may_exceed_cache = True
         self._files: list[LogFile] | None = None
         self._downloads: dict[str, Future[None]] = {}
-        self._lock, self._sync_lock, self._folder_lock = threading.RLock(), threading.Lock(), threading.Lock()
+        self._lock, self._sync_lock = threading.RLock(), threading.Lock()
         self._queue = SimpleQueue[tuple[str, Future[None]] | None]()
         self._stop = threading.Event()
         self._thread = SupervisedThread(self._loop, "mirror", self._stop.is_set)
@@ -143,7 +138,7 @@ class Mirror:
                 self._files = [
                     self._log_file(run, name, file)
                     for run in self._runs_by_id.values()
-                    if self._may_write_folder(run)
+                    if self._copies.may_write(run)
                     for name, file in run.files.items()
                     if name not in HEAD_FILES
                 ]
@@ -236,7 +231,7 @@ class Mirror:
         if file is None:
             raise NotFound(msg("queue.gone", f"{os.path.basename(path)} is gone"))
         run, name = file
-        self._create_folder(run)
+        self._copies.create(run)
         uploads = [other for other, file in run.files.items() if file.is_upload]
         for file_name in uploads if name in uploads else [name]:
             self._copy_to_folder(run, file_name)
@@ -252,17 +247,17 @@ class Mirror:
         file, target = run.files[name], self._root.path / run.id / name
         if target.is_file():
             return
-        part = self._partial_folder / uuid.uuid4().hex
+        part = self._copies.temporary_path()
         try:
             with disk_errors(str(self._root.path)):
                 self._download(file, part)
                 if not file.is_upload:
                     os.utime(part, ns=(time.time_ns(), run.published_ns))
-                if not self._is_marked(run):
+                if not self._copies.is_current(run):
                     raise NotFound(msg("queue.gone", f"{target.name} is gone"))
                 target.parent.mkdir(exist_ok=True)
                 part.replace(target)
-                if not self._is_marked(run):  # another result replaced the folder at the same time
+                if not self._copies.is_current(run):  # another result replaced the folder at the same time
                     target.unlink(missing_ok=True)
         finally:
             part.unlink(missing_ok=True)
@@ -319,7 +314,7 @@ class Mirror:
             deleted = self._local_prefixes.keys() - self._runs_by_id.keys()
         for name in deleted:
             if self._local_prefixes.pop(name):
-                self._remove_copy(name)
+                self._copies.remove(name)
         new = [run for run in runs if self._local_prefixes.get(run.id) not in (run.prefix, "")]
         end = time.monotonic() + _MAX_ROUND_S
         for run in sorted(new, key=lambda run: -run.published_ns):
@@ -336,10 +331,10 @@ class Mirror:
                 self._retry_at[run.prefix] = time.monotonic() + _RETRY_DELAY_S
 
     def _prepare_folder(self, run: BucketRun) -> None:
-        if not self._may_write_folder(run):
+        if not self._copies.may_write(run):
             self._local_prefixes[run.id] = ""
             return
-        self._create_folder(run)
+        self._copies.create(run)
         for name in HEAD_FILES:
             if name in run.files:
                 self._copy_to_folder(run, name)
@@ -350,43 +345,13 @@ class Mirror:
             self._may_exceed_cache = True
         self._local_prefixes[run.id] = run.prefix
 
-    def _create_folder(self, run: BucketRun) -> None:
-        """Create the run's folder with its marker atomically, and remove an earlier result there."""
-        with self._folder_lock, disk_errors(str(self._root.path)):
-            self._partial_folder.mkdir(parents=True, exist_ok=True)
-            if self._is_marked(run):
-                return
-            self._remove_copy(run.id)
-            new_folder, folder = self._partial_folder / uuid.uuid4().hex, self._root.path / run.id
-            new_folder.mkdir()
-            (new_folder / MARKER_FILE).write_text(run.prefix, "utf-8")
-            folder.parent.mkdir(exist_ok=True)
-            try:
-                new_folder.rename(folder)
-            except OSError:  # another server created it, or a user did
-                shutil.rmtree(new_folder, ignore_errors=True)
-                if not self._is_marked(run):
-                    raise
-
-    def _remove_copy(self, run_name: str) -> None:
-        """Remove a run's folder if it is a copy."""
-        folder = self._root.path / run_name
-        if (folder / MARKER_FILE).is_file():
-            self._partial_folder.mkdir(parents=True, exist_ok=True)
-            trash = self._partial_folder / uuid.uuid4().hex
-            with contextlib.suppress(FileNotFoundError):
-                folder.rename(trash)
-                shutil.rmtree(trash, ignore_errors=True)
-            with contextlib.suppress(OSError):  # the job's folder has other results
-                folder.parent.rmdir()
-
     def _remove_strays(self) -> None:
         """Remove copies of runs that were deleted while this server was down."""
         for mark in self._root.path.glob(f"*/*/{MARKER_FILE}"):
             name = mark.parent.relative_to(self._root.path).as_posix()
             with contextlib.suppress(FileNotFoundError):
                 if not self.contains(name) and time.time() - mark.stat().st_mtime > _MIN_STRAY_AGE_S:
-                    self._remove_copy(name)
+                    self._copies.remove(name)
 
     def _trim(self) -> None:
         """Remove the least recently used copies if the cache is too large."""
@@ -394,20 +359,10 @@ class Mirror:
             if not self._may_exceed_cache:
                 return
             self._may_exceed_cache, copies = False, list(self._local_copies)
-        exceeds_cache = self._bucket.trim(copies, self._busy_paths())
+        exceeds_cache = self._bucket.cache.trim(copies, self._busy_paths())
         with self._lock:
             self._may_exceed_cache |= exceeds_cache
             self._local_copies.difference_update([path for path in copies if not path.is_file()])
-
-    def _is_marked(self, run: BucketRun) -> bool:
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            return (self._root.path / run.id / MARKER_FILE).read_text("utf-8") == run.prefix
-        return False
-
-    def _may_write_folder(self, run: BucketRun) -> bool:
-        """Return whether the run's folder is a copy or does not exist."""
-        folder = self._root.path / run.id
-        return not os.path.lexists(folder) or (folder / MARKER_FILE).is_file()
 
     def _log_file(self, run: BucketRun, name: str, file: RunFile) -> LogFile:
         parent, _, base_name = f"{run.id}/{name}".rpartition("/")
