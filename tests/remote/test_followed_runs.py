@@ -22,10 +22,11 @@ from test_agent_api import Agent, clients
 from tests.live_files import acknowledge, heartbeat, request, series
 from visualprof.capture import live
 from visualprof.remote.agent.link.client import RequestRejected, Unreachable
+from visualprof.remote.agent.work import followed_folder
 from visualprof.remote.agent.work import run_mirror as agents
 from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.queue.service import JobService
-from visualprof.server import followed_runs as servers
+from visualprof.server import mirrored_files
 
 NAME = "rank0_node7_40.step1300.pt.trace.json.gz"
 
@@ -188,7 +189,7 @@ def test_a_removed_run_does_not_reappear(far: Far) -> None:
 
 
 def test_a_series_grows_and_begins_anew(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "MAX_REQUEST_BYTES", 100)
+    monkeypatch.setattr(followed_folder, "MAX_REQUEST_BYTES", 100)
     path = series(far.runs / "job", 0, [1, 2, 3])
     heartbeat(far.runs / "job", 0)
     folder = far.logdir / "gpu-box" / "job" / path.name
@@ -362,9 +363,9 @@ def test_a_killed_process_of_this_machine_has_ended(far: Far) -> None:
 
 
 def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(agents, "MAX_RUNS", 3)
-    monkeypatch.setattr(agents, "MAX_FILES", 2)
-    monkeypatch.setattr(servers, "MAX_FILES", 2)
+    monkeypatch.setattr(followed_folder, "MAX_RUNS", 3)
+    monkeypatch.setattr(followed_folder, "MAX_FILES", 2)
+    monkeypatch.setattr(mirrored_files, "MAX_FILES", 2)
     for number in range(6):
         heartbeat(far.runs / f"group/job{number}", 0)
         os.utime(far.runs / f"group/job{number}" / ".live", (number, number))
@@ -383,7 +384,7 @@ def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatc
 
 
 def test_a_rejected_file_stays_and_the_reason_is_reported(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers, "MAX_FILE_BYTES", 10)
+    monkeypatch.setattr(mirrored_files, "MAX_FILE_BYTES", 10)
     recording(far.runs / "job")
     heartbeat(far.runs / "job", 0)
     acknowledge(far.runs / "job", "x", 0, "done", file=NAME)

@@ -21,9 +21,10 @@ from visualprof.remote.agent.machine.probe import Machine, Say
 from visualprof.remote.agent.machine.sandbox import sandbox_level
 from visualprof.remote.agent.registration import Registration, Task
 from visualprof.remote.agent.state import Journal, JournalEntry, Settings, StateFolder
+from visualprof.remote.agent.work.agent_context import AgentContext
 from visualprof.remote.agent.work.resume_cache import work_folder
 from visualprof.remote.agent.work.run_mirror import RunMirror
-from visualprof.remote.agent.work.task import AgentContext, LeasedTask
+from visualprof.remote.agent.work.task import LeasedTask
 from visualprof.remote.protocol import Lease, build
 
 BUSY_POLL_S = 2.0  # while a task runs, so that its device is soon offered again

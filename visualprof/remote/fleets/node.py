@@ -29,8 +29,9 @@ from visualprof.remote.agent.machine.runtimes import probe_all
 from visualprof.remote.agent.machine.sandbox import SandboxMode, sandbox_level
 from visualprof.remote.agent.registration import Registration, Task
 from visualprof.remote.agent.state import Journal, Settings, StateFolder, default_state_folder
+from visualprof.remote.agent.work.agent_context import AgentContext
 from visualprof.remote.agent.work.resume_cache import work_folder
-from visualprof.remote.agent.work.task import AgentContext, LeasedTask
+from visualprof.remote.agent.work.task import LeasedTask
 from visualprof.remote.protocol import Intervals, Lease, build
 
 REACH_TIMEOUT_S = 60.0

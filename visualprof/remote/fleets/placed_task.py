@@ -9,7 +9,8 @@ from typing import Any
 from visualprof.messages import msg
 from visualprof.remote.agent.errors import CANCELLED, AgentError, Outcome, failed_outcome
 from visualprof.remote.agent.machine.probe import Say
-from visualprof.remote.agent.work.task import AgentContext, LeasedTask
+from visualprof.remote.agent.work.agent_context import AgentContext
+from visualprof.remote.agent.work.task import LeasedTask
 from visualprof.remote.fleets import Fleet, PlacementStatus
 from visualprof.remote.fleets.roster import Roster, Slot
 from visualprof.remote.protocol import Lease, TaskFailure

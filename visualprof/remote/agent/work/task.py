@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -19,18 +18,14 @@ from visualprof.remote.agent.machine.cpus import pinned_cpus
 from visualprof.remote.agent.machine.host_settings import throttled_periods
 from visualprof.remote.agent.machine.measuring_lock import hold_device
 from visualprof.remote.agent.machine.monitor import Monitor
-from visualprof.remote.agent.machine.nvml import Nvml
-from visualprof.remote.agent.machine.probe import Machine
-from visualprof.remote.agent.machine.processes import default_memory_bytes
 from visualprof.remote.agent.machine.quiet_host import sample_host_load, wait_for_quiet
-from visualprof.remote.agent.registration import Registration
-from visualprof.remote.agent.state import Journal, Settings, StateFolder
 from visualprof.remote.agent.work import resume_cache
+from visualprof.remote.agent.work.agent_context import AgentContext
 from visualprof.remote.agent.work.case_run import CaseInterpreter, device_reader, run_case, unpack_case
 from visualprof.remote.agent.work.child_events import TaskProgress
 from visualprof.remote.agent.work.child_process import CappedLog
 from visualprof.remote.agent.work.delivery import Delivery
-from visualprof.remote.agent.work.device_scheduler import DeviceScheduler, ScheduledTask
+from visualprof.remote.agent.work.device_scheduler import ScheduledTask
 from visualprof.remote.agent.work.repeats import Repeats
 from visualprof.remote.agent.work.result_folder import (
     WorkFolder,
@@ -54,36 +49,6 @@ SHIP_TIMEOUT_S = 5.0
 MIN_MONITOR_INTERVAL_S = 0.01
 TUNING_STAGES = {"advise", "search"}  # stages that start other interpreters
 MIN_REPORTED_WAIT_S = 1.0
-
-
-@dataclass
-class AgentContext:
-    """State that the tasks of an agent share.
-
-    Attributes:
-        settings: Settings of the agent.
-        state: Its state folder.
-        journal: Journal of its tasks.
-        registration: Its registration at the server.
-        nvml: GPU readings.
-        on_change: Makes the agent send a heartbeat soon.
-        machine: Current description of the machine.
-        scheduler: Orders the tasks of each device.
-    """
-
-    settings: Settings
-    state: StateFolder
-    journal: Journal
-    registration: Registration
-    nvml: Nvml
-    on_change: Callable[[], None]
-    machine: Machine
-    scheduler: DeviceScheduler = field(default_factory=DeviceScheduler)
-
-    @property
-    def memory_bytes(self) -> int:
-        """Memory limit of a task."""
-        return self.settings.memory_bytes or default_memory_bytes()
 
 
 class LeasedTask:

@@ -208,3 +208,24 @@ def folder_bytes(folder: Path) -> int:
             if seen > MAX_LISTED_FILES:
                 return size
     return size
+
+
+@dataclass
+class LoadedModel:
+    """A loaded model in its process.
+
+    Attributes:
+        process: The process.
+        outputs: Folder with the outputs of each input set.
+        load: The answer to the command `load`.
+    """
+
+    process: ChildProcess
+    outputs: Path
+    load: Json
+
+
+def write_log_line(text: str) -> None:
+    """Write a line to the log, between the lines of the candidates' processes."""
+    sys.stdout.write(f"[advice] {text}\n")
+    sys.stdout.flush()

@@ -11,12 +11,11 @@ import shutil
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from visualprof.messages import msg
-from visualprof.remote.backends import all_backends
+from visualprof.remote.child.advice.applicable import model_format, usable_converters
 from visualprof.remote.child.advice.candidates import (
     Candidate,
     ConversionStep,
@@ -30,7 +29,7 @@ from visualprof.remote.child.advice.candidates import (
 )
 from visualprof.remote.child.advice.conversion import run_conversion
 from visualprof.remote.child.advice.errors import Comparison, OutputError
-from visualprof.remote.child.advice.process import ChildProcess, ProcessLimits
+from visualprof.remote.child.advice.process import ChildProcess, Json, LoadedModel, ProcessLimits, write_log_line
 from visualprof.remote.child.advice.row import CandidateRow, mark_pareto_front
 from visualprof.remote.child.advice.rules import (
     VERDICT_ROUNDS,
@@ -45,7 +44,7 @@ from visualprof.remote.child.advice.worker import read_outputs, spec_json
 from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.inputs import SweepPoint
 from visualprof.remote.child.task import EventLog, TaskFile, task_inputs
-from visualprof.remote.converters import Converter, all_converters
+from visualprof.remote.converters import all_converters
 from visualprof.remote.protocol import Spec, TaskFailure
 
 SCHEMA = "visualprof.advice/1"
@@ -54,23 +53,6 @@ TURN_S = 0.01
 MEMORY_SHARE = 0.6  # share of the task's memory that one process may use
 MAX_MODEL_FILES = 64  # files of converted models in a result
 MAX_SIZE_RATIO = 0.95
-
-Json = dict[str, Any]
-
-
-@dataclass
-class LoadedModel:
-    """A loaded model in its process.
-
-    Attributes:
-        process: The process.
-        outputs: Folder with the outputs of each input set.
-        load: The answer to the command `load`.
-    """
-
-    process: ChildProcess
-    outputs: Path
-    load: Json
 
 
 def advise(task: TaskFile, events: EventLog) -> None:
@@ -141,13 +123,13 @@ class AdviceStage:
                 row.verdict = "not tried"
                 row.why = msg("child.budget_used_up", f"the time budget of {self.asked.budget_s:g} s was used up")
                 continue
-            _log(f"candidate {done + i + 1} of {total}: {candidate.name}")  # the web UI reads this line
+            write_log_line(f"candidate {done + i + 1} of {total}: {candidate.name}")  # the web UI reads this line
             try:
                 self._run_candidate(candidate, row)
             except Exception as error:  # noqa: BLE001 - a failed candidate is recorded in its row
                 failure = to_failure(error)
                 row.verdict, row.why = "failed", f"{failure.reason}: {failure.error}"
-            _log(f"{candidate.name}: {row.verdict} {row.why}")
+            write_log_line(f"{candidate.name}: {row.verdict} {row.why}")
             self.done[row.name] = candidate
             self._write(complete=False)
         self.events.emit("progress", done=total, total=max(1, total))
@@ -340,7 +322,7 @@ class AdviceStage:
         try:
             row.places = running.process.call("places", self.asked.candidate_s)
         except TaskFailure as failure:  # the measurement is valid without it
-            _log(f"{row.name}: where its operators ran is not known: {failure.error}")
+            write_log_line(f"{row.name}: where its operators ran is not known: {failure.error}")
 
     def _judged(self) -> int:
         """Return the number of the decisive point: the largest size for throughput, otherwise the smallest."""
@@ -363,44 +345,12 @@ class AdviceStage:
 
     def _candidates(self) -> list[Candidate]:
         spec, runtimes = self.task.lease.spec, self.task.runtimes
-        usable = self._usable()
+        usable, self.unsuitable = usable_converters(self.task, self.folder, self.bounds, self.asked.candidate_s)
         found = [
-            *runtime_candidates(spec, self._format(), runtimes),  # cheaper, as nothing is converted
+            *runtime_candidates(spec, model_format(self.task), runtimes),  # cheaper, as nothing is converted
             *conversion_candidates(spec, usable, runtimes, self.sets.calibrates),
         ]
         return select_candidates(round_robin(found), self.asked.only)
-
-    def _format(self) -> str:
-        """Return the format of the model by its suffix, as its backend names it."""
-        model_backend = next(
-            candidate for candidate in all_backends() if candidate.name == self.task.lease.spec.backend
-        )
-        suffix = self.task.model.suffix.lower()
-        return next((f.name for f in model_backend.files if suffix in f.suffixes), model_backend.files[0].name)
-
-    def _usable(self) -> list[Converter]:
-        """Return available converters that fit the model. Each interpreter with converters is asked."""
-        model_format = self._format()
-        available = [
-            kind for kind in all_converters() if kind.takes == model_format and self.task.converters.get(kind.name)
-        ]
-        reasons: dict[str, str] = {}
-        for i, python in enumerate(dict.fromkeys(self.task.converters[kind.name][0] for kind in available)):
-            folder = self.folder / f"applies{i}"
-            folder.mkdir(parents=True)
-            conversion = {"converter": model_format, "model": str(self.task.model)}
-            (folder / "task.json").write_text(json.dumps({"conversion": conversion}), "utf-8")
-            process = ChildProcess(python, folder, "applies", folder, self.bounds)
-            try:
-                process.wait(self.asked.candidate_s)
-                lines = (folder / "events.jsonl").read_text("utf-8").splitlines()
-                reasons |= next(e["converted"]["applies"] for e in map(json.loads, lines) if e["event"] == "converted")
-            except (TaskFailure, OSError, ValueError, LookupError, StopIteration) as error:
-                _log(f"converters of {python} were not asked: {error}")
-            finally:
-                process.close()
-        self.unsuitable = {kind.name: reasons[kind.name] for kind in available if reasons.get(kind.name)}
-        return [kind for kind in available if reasons.get(kind.name) == ""]
 
     def _keep(self, row: CandidateRow, model: Path) -> list[str]:
         """Move a converted model into the result, the model's file first. Return no files if there are too many."""
@@ -438,9 +388,3 @@ class AdviceStage:
         part = self.task.out / "advice.json.part"
         part.write_text(json.dumps(body, allow_nan=False), "utf-8")
         part.rename(self.task.out / "advice.json")
-
-
-def _log(text: str) -> None:
-    """Write a line to the log, between the lines of the candidates' processes."""
-    sys.stdout.write(f"[advice] {text}\n")
-    sys.stdout.flush()

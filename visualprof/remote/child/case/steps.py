@@ -7,15 +7,12 @@ result so far, rewritten after each step.
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
-import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from visualprof.messages import msg
 from visualprof.remote.cases import CASE_SCHEMA, STEPS, Engine, Vendor, all_vendors
@@ -23,6 +20,7 @@ from visualprof.remote.cases.layers import MergedConfig, as_json, merge, skipped
 from visualprof.remote.child.case import summary
 from visualprof.remote.child.case.code import CaseCode, find_engine
 from visualprof.remote.child.case.forward import RoundTimer, TimedData, TimedEngine, case_pass, model_call, run_rounds
+from visualprof.remote.child.case.result_files import case_digest, file_sha256, list_files, read_json, write_json
 from visualprof.remote.child.case.task import check_requirements, read_case_task
 from visualprof.remote.child.failures import to_failure
 from visualprof.remote.child.host import LoadMeter
@@ -41,7 +39,6 @@ OBSERVED_KEYS = (
     "energy_j_per_sample",
     "throttled",
 )
-STATE_FILES = ("case.json", "steps", "points.jsonl")  # in the result folder, but not files of a step
 
 
 def check(work: Path, emit: Emit) -> None:
@@ -124,7 +121,7 @@ class CaseSteps:
     def run(self) -> None:
         """Run all steps in order."""
         (self.out / "steps").mkdir(parents=True, exist_ok=True)
-        self._earlier = _read(self.out / "case.json")
+        self._earlier = read_json(self.out / "case.json")
         steps = dict(
             zip(
                 STEPS,
@@ -160,7 +157,7 @@ class CaseSteps:
             took = [item.get("took_ns") for item in rows if item.get("name") == name]
             return self._update_row(row | {"state": "kept", "took_ns": took[0] if took else None})
         self._update_row(row | {"state": "running"})
-        before = self._files()
+        before = list_files(self.out)
         try:
             value = step()
         except Exception as error:
@@ -169,7 +166,11 @@ class CaseSteps:
             self._update_row(row | end)
             raise TaskFailure(failure.reason, f"{name}: {failure.error}", failure.hint) from error
         took_ns = time.perf_counter_ns() - start
-        files = {place: _sha256(self.out / place) for place, at in self._files().items() if before.get(place) != at}
+        files = {
+            place: file_sha256(self.out / place)
+            for place, at in list_files(self.out).items()
+            if before.get(place) != at
+        }
         if value is not None:
             self._apply_value(name, value)
             self._record(name, {"key": self._key, "took_ns": took_ns, "files": files, "value": value})
@@ -180,17 +181,7 @@ class CaseSteps:
         self._rows[row["name"]] = row
         self.result |= {"step": row["name"], "steps": list(self._rows.values())}
         self.result["e2e_ns"] = sum(item.get("took_ns") or 0 for item in self._rows.values())
-        _write(self.out / "case.json", self.result)
-
-    def _files(self) -> dict[str, tuple[int, int]]:
-        """Return the files of the result with size and modification time, by path."""
-        files = [file for file in self.out.rglob("*") if file.is_file() and not file.is_symlink()]
-        places = {file.relative_to(self.out).as_posix(): file.stat() for file in files}
-        return {
-            place: (at.st_size, at.st_mtime_ns)
-            for place, at in places.items()
-            if place.split("/")[0] not in STATE_FILES
-        }
+        write_json(self.out / "case.json", self.result)
 
     # Records of earlier runs.
 
@@ -198,7 +189,7 @@ class CaseSteps:
         return self.out / "steps" / f"{STEPS.index(name) + 1}.json"
 
     def _record(self, name: str, record: dict[str, Any]) -> None:
-        _write(self._record_file(name), {"name": name, **record})
+        write_json(self._record_file(name), {"name": name, **record})
 
     def _load_records(self) -> None:
         """Load the records of the same case and configuration whose files are complete."""
@@ -209,9 +200,9 @@ class CaseSteps:
             self.result |= {key: self._earlier[key] for key in OBSERVED_KEYS if key in self._earlier}
 
     def _complete_record(self, name: str) -> dict[str, Any] | None:
-        record = _read(self._record_file(name))
+        record = read_json(self._record_file(name))
         try:
-            whole = all(_sha256(self.out / place) == digest for place, digest in record["files"].items())
+            whole = all(file_sha256(self.out / place) == digest for place, digest in record["files"].items())
             return record if record["key"] == self._key and whole and isinstance(record["value"], dict) else None
         except (OSError, KeyError, TypeError, AttributeError):
             return None
@@ -310,7 +301,7 @@ class CaseSteps:
         self.require()
         assert self.merged is not None
         self._config = self.merged.as_namedtuple()
-        self._key = self._digest()
+        self._key = case_digest(self.task, self.merged)
         self._load_records()
 
     def _see_one_device(self) -> None:
@@ -323,18 +314,6 @@ class CaseSteps:
             listed = os.environ.get(variable, "")
             names = listed.split(",") if listed else []
             os.environ[variable] = names[int(number)] if int(number) < len(names) else number
-
-    def _digest(self) -> str:
-        """Return a digest of what determines the result: configuration, code and interpreter, but not paths."""
-        assert self.merged is not None
-        ignored = ("perf_dir", "log_dir")
-        settings = {key: setting.value for key, setting in self.merged.settings.items() if key not in ignored}
-        text, root = json.dumps([settings, sys.version, sys.prefix, self.task.device]), Path(self.task.root)
-        digest = hashlib.sha256(text.replace(self.task.root, "").encode())
-        for file in sorted(root.rglob("*")):
-            if file.is_file() and "data" not in file.relative_to(root).parts and "__pycache__" not in file.parts:
-                digest.update(f"{file.relative_to(root).as_posix()} {_sha256(file)}\n".encode())
-        return digest.hexdigest()
 
     def _data_and_model(self) -> None:
         self._code = CaseCode(Path(self.task.root), self.task.name, self.task.framework, self.vendor)
@@ -404,30 +383,6 @@ class CaseSteps:
 
 def _rows_of(merged: MergedConfig) -> list[dict[str, Any]]:
     return [asdict(replace(setting, value=as_json(setting.value))) for setting in merged.settings.values()]
-
-
-def _write(file: Path, content: object) -> None:
-    """Write JSON atomically."""
-    part = file.with_name(f"{file.name}.part")
-    part.write_text(json.dumps(content, indent=1), "utf-8")
-    part.replace(file)
-
-
-def _read(file: Path) -> dict[str, Any]:
-    """Return the object in a file, empty if there is no file."""
-    try:
-        content: object = json.loads(file.read_text("utf-8"))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", content) if isinstance(content, dict) else {}
-
-
-def _sha256(file: Path) -> str:
-    digest = hashlib.sha256()
-    with file.open("rb") as content:
-        while block := content.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 STAGES: dict[str, Callable[[Path, Emit], None]] = {"case": run, "case-check": check}
