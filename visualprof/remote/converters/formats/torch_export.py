@@ -8,7 +8,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from visualprof.remote.backends.torch import load_program
+from visualprof.remote.backends.torch.exported import load_program
 from visualprof.remote.converters import formats
 from visualprof.remote.converters.formats import Content
 
