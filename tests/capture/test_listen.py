@@ -24,6 +24,7 @@ torch = pytest.importorskip("torch")
 
 from visualprof import capture  # noqa: E402
 from visualprof.capture import CaptureError, CaptureWarning, Options, live, session  # noqa: E402
+from visualprof.capture.ask import ask  # noqa: E402
 from visualprof.capture.files import Worker  # noqa: E402
 from visualprof.capture.live import Ack, Heartbeat, RecordingOptions, Request  # noqa: E402
 from visualprof.capture.requests import NEVER, Place, RequestHandler  # noqa: E402
@@ -189,27 +190,27 @@ def test_a_process_is_asked_and_records(listening: Callable[[], list[Heartbeat]]
     (found,) = until(listening, each=stepping)
     assert (found.framework, found.pid, found.rank, found.state) == ("torch", os.getpid(), -1, "listening")
     assert found.can == ["memory", "shapes", "stacks"]
-    asked = live.ask(tmp_path / "run", RecordingOptions(3, memory=False), "command")
+    asked = ask(tmp_path / "run", RecordingOptions(3, memory=False), "command")
     until(lambda: live.is_over(tmp_path / "run", asked), each=stepping)
     (turn,) = live.turns(tmp_path / "run", asked)
     assert turn.state == "done", turn
     assert len(steps(tmp_path / "run" / turn.file)) == 3
     assert not listening()[0].watches
-    again = live.ask(tmp_path / "run", RecordingOptions(1), "command")
+    again = ask(tmp_path / "run", RecordingOptions(1), "command")
     until(lambda: live.is_over(tmp_path / "run", again), each=stepping)
     assert live.turns(tmp_path / "run", again)[0].state == "done"
 
 
 def test_the_end_of_the_process_is_reported(listening: Callable[[], list[Heartbeat]], tmp_path: Path) -> None:
     until(listening, each=stepping)
-    asked = live.ask(tmp_path / "run", RecordingOptions(50), "command")
+    asked = ask(tmp_path / "run", RecordingOptions(50), "command")
     until(lambda: session.state() is session.State.RECORDING, each=stepping)
     capture.listen(tmp_path / "other", framework="torch").stop()  # takes the place of the first
     (turn,) = live.turns(tmp_path / "run", asked)
     assert turn.state == "done"
     assert listening()[0].state == "ended"
     with pytest.raises(CaptureError, match="no longer listen for requests"):
-        live.ask(tmp_path / "run", RecordingOptions(), "command")
+        ask(tmp_path / "run", RecordingOptions(), "command")
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGUSR2"), reason="no such signal")
@@ -268,7 +269,7 @@ def test_the_position_is_reported_if_no_step_ends(
 
     value = evaluate()
     assert ", test_listen.py:" in value.at
-    asked = live.ask(tmp_path / "run", RecordingOptions(), "command")
+    asked = ask(tmp_path / "run", RecordingOptions(), "command")
     (turn,) = live.turns(tmp_path / "run", asked, value.t_ns)
     assert (turn.state, turn.why) == ("hung", f"it is in {value.at}")
 
@@ -419,7 +420,7 @@ def test_ranks_record_the_same_steps(
     assert all(str(path) in out for path in (first, second))
     assert f"{beats[0].worker}: armed" in out
     os.kill(beats[1].pid, signal.SIGSTOP)  # it hangs, and with it the other
-    stopped = live.ask(live.folders(tmp_path / "runs")[0], RecordingOptions(), "command")
+    stopped = ask(live.folders(tmp_path / "runs")[0], RecordingOptions(), "command")
     monkeypatch.setattr(live, "SILENT_NS", 2 * 10**9)
     turns = until(lambda: _named(tmp_path, stopped, "hung") or _named(tmp_path, stopped, "silent"))
     assert beats[1].worker in turns

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from visualprof.capture import CaptureBusy, CaptureError, files, live, notes
+from visualprof.capture.ask import agreed, ask, margin
 from visualprof.capture.live import Ack, Heartbeat, RecordingOptions, Request, WorkerProgress
 
 S = 10**9
@@ -57,18 +58,18 @@ def lively(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_margin_is_two_steps_and_those_of_a_second_and_a_fifth() -> None:
-    assert live.margin(S) == 4
-    assert live.margin(100_000_000) == 2 + 12
-    assert live.margin(4_000_000) == 2 + 300
+    assert margin(S) == 4
+    assert margin(100_000_000) == 2 + 12
+    assert margin(4_000_000) == 2 + 300
 
 
 def test_starts_are_four_times_as_far_each_and_a_quarter_of_the_way_is_for_the_answers() -> None:
-    starts, read_by = live.agreed([beat(step=100), beat(1, step=103, fastest_ns=2 * S)])
+    starts, read_by = agreed([beat(step=100), beat(1, step=103, fastest_ns=2 * S)])
     assert starts == [103 + 4, 103 + 16, 103 + 64, 103 + 256]
     assert read_by == [107 - 1, 119 - 4, 167 - 16, 359 - 64]
-    assert live.agreed([beat(step=100)], first=1_000)[0] == [1_000, 1_012, 1_060, 1_252]
+    assert agreed([beat(step=100)], first=1_000)[0] == [1_000, 1_012, 1_060, 1_252]
     with pytest.raises(CaptureError, match="first steps have not ended"):
-        live.agreed([beat(fastest_ns=None)])
+        agreed([beat(fastest_ns=None)])
 
 
 def test_running_hanging_and_ended_workers_are_distinguished() -> None:
@@ -100,7 +101,7 @@ def test_ranks_are_asked_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     lively(monkeypatch)
     single = beat(-1, worker="far_9", world_size=-1)
     put(tmp_path, beat(), beat(1, step=101), single, beat(2, state="ended"), beat(3, t_ns=0), beat(4, problem="none"))
-    asked = live.ask(tmp_path, RecordingOptions(3, stacks=True), "command")
+    asked = ask(tmp_path, RecordingOptions(3, stacks=True), "command")
     assert asked == live.request(tmp_path)
     assert asked.workers == ["rank0_far_5", "rank1_far_6"]  # neither those that ended or are silent, nor that without
     assert (asked.count, asked.starts[0]) == (3, 105)
@@ -112,29 +113,29 @@ def test_processes_without_ranks_begin_at_once(tmp_path: Path, monkeypatch: pyte
     lively(monkeypatch)
     first, second = (beat(-1, worker=f"far_{pid}", world_size=-1, fastest_ns=None) for pid in (7, 8))
     put(tmp_path, first, second)
-    asked = live.ask(tmp_path, RecordingOptions(), "page")
+    asked = ask(tmp_path, RecordingOptions(), "page")
     assert (asked.workers, asked.starts) == (["far_7", "far_8"], [])
     put(tmp_path, Ack(asked.id, "done", 1), worker="far_7")
     with pytest.raises(CaptureBusy, match="5 steps are being recorded, asked for by page"):
-        live.ask(tmp_path, RecordingOptions(), "command")
+        ask(tmp_path, RecordingOptions(), "command")
     put(tmp_path, Ack(asked.id, "refused", 1), worker="far_8")
-    assert live.ask(tmp_path, RecordingOptions(), "signal", "far_8").workers == ["far_8"]
+    assert ask(tmp_path, RecordingOptions(), "signal", "far_8").workers == ["far_8"]
 
 
 def test_nothing_is_requested_if_no_worker_can_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lively(monkeypatch)
     with pytest.raises(CaptureError, match="no longer listen for requests"):
-        live.ask(tmp_path, RecordingOptions(), "page")
+        ask(tmp_path, RecordingOptions(), "page")
     put(tmp_path, beat(problem="no framework is imported yet"))
     with pytest.raises(CaptureError, match="nothing can be recorded: no framework"):
-        live.ask(tmp_path, RecordingOptions(), "page")
+        ask(tmp_path, RecordingOptions(), "page")
     put(tmp_path, beat())
     (tmp_path / live.FOLDER / ".asking").touch()
     with pytest.raises(CaptureBusy, match="another request is in progress"):
-        live.ask(tmp_path, RecordingOptions(), "page")
+        ask(tmp_path, RecordingOptions(), "page")
     aside = (tmp_path / live.FOLDER / ".asking").stat().st_mtime - 11
     os.utime(tmp_path / live.FOLDER / ".asking", (aside, aside))
-    assert live.ask(tmp_path, RecordingOptions(), "page")
+    assert ask(tmp_path, RecordingOptions(), "page")
     for count in (0, 101):
         with pytest.raises(CaptureError, match="cannot be recorded at a time"):
             RecordingOptions(count)

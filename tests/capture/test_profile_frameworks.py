@@ -18,6 +18,7 @@ import pytest
 from tests.conftest import ROOT, answer
 from tests.remote.child_runs import megengine_python
 from visualprof.capture import live
+from visualprof.capture.ask import ask
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.logdir.layout import parse_run_path
 from visualprof.reader.trace import Category
@@ -325,7 +326,7 @@ while True:
     try:
         run = folder / "job"
         until(lambda: len([beat for beat in live.beats(run) if beat.step > 5]) == 2)
-        asked = live.ask(run, live.RecordingOptions(3), "command")
+        asked = ask(run, live.RecordingOptions(3), "command")
         until(lambda: live.is_over(run, asked))
         turns = live.turns(run, asked)
         assert [turn.state for turn in turns] == ["done", "done"], turns

@@ -20,6 +20,7 @@ import pytest
 from tests.capture.test_live import NOW, S, beat, put
 from tests.conftest import ROOT
 from visualprof.capture import CaptureError, live, notes
+from visualprof.capture.ask import ask
 from visualprof.capture.live import Heartbeat, RecordingOptions, Request
 from visualprof.cli import main
 
@@ -95,7 +96,7 @@ def test_all_workers_are_asked_even_if_one_is_unreadable(tmp_path: Path, monkeyp
         return read(path, kind)
 
     monkeypatch.setattr(live, "read_now", stale)
-    assert live.ask(tmp_path, RecordingOptions(), "page").workers == ["rank0_far_5", "rank1_far_6"]
+    assert ask(tmp_path, RecordingOptions(), "page").workers == ["rank0_far_5", "rank1_far_6"]
 
 
 @pytest.mark.parametrize("ahead_s", [-300, 300])
@@ -109,9 +110,9 @@ def test_an_abandoned_lock_expires_by_the_clock_of_the_disk(
     really = time.time
     monkeypatch.setattr(time, "time", lambda: really() + ahead_s)
     with pytest.raises(CaptureError, match="another request is in progress"):
-        live.ask(tmp_path, RecordingOptions(), "page")
+        ask(tmp_path, RecordingOptions(), "page")
     os.utime(lock, (really() - 11, really() - 11))
-    live.ask(tmp_path, RecordingOptions(), "page")
+    ask(tmp_path, RecordingOptions(), "page")
     assert not lock.exists()
 
 
@@ -281,7 +282,7 @@ def test_ranks_record_the_same_steps_through_a_folder_that_is_late(
 
 def recorded(run: Path) -> str:
     """Ask for a recording; return "done" or "late". Losses or a busy machine make all ranks late, but none alone."""
-    asked = live.ask(run, RecordingOptions(2), "command")
+    asked = ask(run, RecordingOptions(2), "command")
     until(lambda: live.is_over(run, asked), lambda: (live.turns(run, asked), asked, live.beats(run)))
     turns = live.turns(run, asked)
     states: set[str] = {turn.state for turn in turns}

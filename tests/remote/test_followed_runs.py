@@ -21,6 +21,7 @@ from test_agent_api import Agent, clients
 
 from tests.live_files import acknowledge, heartbeat, request, series
 from visualprof.capture import live
+from visualprof.capture.ask import ask, margin
 from visualprof.remote.agent.link.client import RequestRejected, Unreachable
 from visualprof.remote.agent.work import followed_folder
 from visualprof.remote.agent.work import run_mirror as agents
@@ -128,14 +129,14 @@ def test_a_requested_recording_is_made_remotely_and_uploaded(far: Far) -> None:
     far.turn()
     folder = far.logdir / "gpu-box" / "job"
     assert [beat.worker for beat in live.beats(folder)] == ["rank0_node7_40", "rank1_node7_41"]
-    asked = live.ask(folder, live.RecordingOptions(3), "page")
+    asked = ask(folder, live.RecordingOptions(3), "page")
     first = live.beats(folder)[0].step
     for rank in (0, 1):
         heartbeat(far.runs / "job", rank, step=first + 500)
     far.turn()
     response = request(far.runs / "job")
     assert (response.id, response.count, response.by) == (asked.id, 3, "page")
-    assert response.starts[0] == first + 500 + live.margin(47_000_000)  # of now, not of when it was asked
+    assert response.starts[0] == first + 500 + margin(47_000_000)  # of now, not of when it was asked
     assert live.request(folder) == response
     acknowledge(far.runs / "job", asked.id, 0, "armed")
     far.turn()
@@ -347,7 +348,7 @@ def test_clocks_that_differ_do_not_matter(far: Far, monkeypatch: pytest.MonkeyPa
     folder = far.logdir / "gpu-box" / "job"
     (beat,) = live.beats(folder)
     assert live.health(beat, time.time_ns()) == ("listening", 0)
-    asked = live.ask(folder, live.RecordingOptions(), "page")
+    asked = ask(folder, live.RecordingOptions(), "page")
     heartbeat(far.runs / "job", 0, ago_s=-ahead_s)
     far.turn()
     response = request(far.runs / "job")

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Protocol
 
 from visualprof.capture import files, live
+from visualprof.capture.ask import ask
 from visualprof.capture.files import warn
 from visualprof.capture.live import Heartbeat, RecordingOptions, Request
 from visualprof.capture.notes import read_now
@@ -240,7 +241,7 @@ class BackgroundThread:
         if not wish:
             return
         try:
-            live.ask(self._place.folder, wish, "signal" if signalled else "watch", self._place.worker.name)
+            ask(self._place.folder, wish, "signal" if signalled else "watch", self._place.worker.name)
         except CaptureBusy:  # another rank asked first: record with it
             return
         except CaptureError as error:

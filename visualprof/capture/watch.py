@@ -14,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from visualprof.capture import live
+from visualprof.capture.ask import margin
 from visualprof.capture.listen import Listener
 from visualprof.capture.live import Heartbeat, RecordingOptions
 from visualprof.capture.options import CaptureError, Options
@@ -159,7 +160,7 @@ class Series:
 
     def _due_step(self, beat: Heartbeat) -> int | None:
         """Return a scheduled step that is close; the ranks need some steps to agree on it."""
-        near = beat.step + (2 * live.margin(beat.fastest_ns) if beat.fastest_ns else 0)
+        near = beat.step + (2 * margin(beat.fastest_ns) if beat.fastest_ns else 0)
         due = [self._at.popleft() for _ in range(sum(step <= near for step in self._at))]
         if self._every and near // self._every > beat.step // self._every:
             due.append(near // self._every * self._every)

@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 from visualprof.capture import live
+from visualprof.capture.ask import ask
 from visualprof.capture.live import Heartbeat, RecordingOptions, Request, WorkerProgress
 from visualprof.cli._watch import plain
 from visualprof.errors import BadParameter, NotFound
@@ -47,7 +48,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Write the request, print which processes it reaches and, with --wait, the outcome."""
     folder, beats = _live(Path(args.logdir), args.run)
-    asked = live.ask(folder, RecordingOptions(args.steps, args.memory, args.shapes, args.stacks), "command")
+    asked = ask(folder, RecordingOptions(args.steps, args.memory, args.shapes, args.stacks), "command")
     first = f", from step {asked.starts[0]:,} on at the earliest" if asked.starts else ""
     print(f"{folder}: {asked.count} steps of {len(asked.workers)} processes{first}")
     listening = [beat for beat in beats if live.health(beat, asked.t_ns)[0] != "ended"]

@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Meta
 
 from visualprof.capture import live, notes
+from visualprof.capture.ask import renew_starts
 from visualprof.messages import msg
 from visualprof.reader.logdir.scan import LIVE_FOLDER
 from visualprof.remote.queue.errors import InvalidResult, PayloadTooLarge
@@ -133,7 +134,7 @@ def pending_request(run: Path, theirs: live.Request | None, ahead_ns: int) -> st
     asked = live.request(run)
     if not asked or (theirs and theirs.id == asked.id) or asked.expires_ns < time.time_ns():
         return None
-    fresh = live.renew_starts(asked, live.beats(run))
+    fresh = renew_starts(asked, live.beats(run))
     if fresh != asked:
         live.write(run / LIVE_FOLDER / live.REQUEST, fresh)
     return msgspec.json.encode(_shift_times(fresh, ahead_ns)).decode()

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import importlib
-import pickle
 import re
-import zipfile
-from collections.abc import Callable, Generator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 
 from visualprof.messages import msg
 from visualprof.remote.backends import (
@@ -21,7 +18,6 @@ from visualprof.remote.backends import (
     ProfileFile,
     Session,
     call_format,
-    check_inputs,
     resolve_options,
 )
 from visualprof.remote.backends.torch.exported import SAVE, Call, is_export, load_export
