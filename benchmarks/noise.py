@@ -18,7 +18,7 @@ from visualprof.views.answers.table import Table
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
 from visualprof.views.diff.side import Cells, Facts, Pieces, Side, StepTimes
-from visualprof.views.measure.steps.windows import STEP_PARTS
+from visualprof.views.measure.steps.parts import STEP_PARTS
 
 ROWS = 150
 SPIKES, SPIKE = 0.05, (0.1, 0.5)

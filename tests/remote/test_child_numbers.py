@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from visualprof.reader.results.points import PERCENTILES
 from visualprof.remote.child.host import LoadMeter, peak_rss_bytes, reset_peak_rss
 from visualprof.remote.child.measure import MIN_SAMPLES, latency_statistics
-from visualprof.views.measure.reports.evaluation import MIN_SAMPLES as SHOWN
+from visualprof.views.measure.reports.verdicts import MIN_SAMPLES as SHOWN
 
 pytestmark = pytest.mark.slow
 

@@ -22,7 +22,7 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import MAX_SAMPLES, Report, find_result_folders, read_latencies, read_report
 from visualprof.views.answers.table import columns_of
 from visualprof.views.evaluation import EvaluationParams, compute, labels, overlay_charts
-from visualprof.views.measure.reports.evaluation import find_verdicts, precision_name, tail_latency
+from visualprof.views.measure.reports.evaluation import tail_latency
 from visualprof.views.measure.reports.point import (
     api_call_columns,
     histogram_chart,
@@ -33,6 +33,7 @@ from visualprof.views.measure.reports.point import (
     run_intervals,
     work_columns,
 )
+from visualprof.views.measure.reports.verdicts import find_verdicts, precision_name
 
 REAL_JOB = FIXTURES / "evaluation" / "real_job"
 FAST = np.full(1000, 100_000)

@@ -21,7 +21,8 @@ from visualprof.reader.source import Source
 from visualprof.views import RunView, all_views, run_view, view
 from visualprof.views.flame import TREES, available_trees
 from visualprof.views.graph import drawn
-from visualprof.views.measure.steps.windows import STEP_PARTS, step_windows
+from visualprof.views.measure.steps.parts import STEP_PARTS
+from visualprof.views.measure.steps.windows import step_windows
 
 NAMES = {
     "cpu_op": ("aten::mm", "aten::add", "nccl:all_reduce", "autograd::engine::evaluate_function: MmBackward0"),

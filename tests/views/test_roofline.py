@@ -15,8 +15,8 @@ from tests.recordings import recording_path
 from tests.views.test_steps import Event, host, kernel, launch, step
 from visualprof.peaks import find_peak
 from visualprof.views.measure.launches.operator_call import onnx_call, torch_call
+from visualprof.views.measure.work.call_work import CallWork
 from visualprof.views.measure.work.catalog import call_work
-from visualprof.views.measure.work.formulas import CallWork
 from visualprof.views.measure.work.operators import operator_work
 
 H200 = {"id": 0, "name": "NVIDIA H200", "totalGlobalMem": 150109880320, "numSms": 132}

@@ -13,8 +13,8 @@ from tests.views.test_roofline import H200, operator, table
 from tests.views.test_steps import host, kernel, launch
 from visualprof.reader.trace.serving import parse_serving_step
 from visualprof.views.measure.launches.operator_call import torch_call
+from visualprof.views.measure.work.call_work import CallWork
 from visualprof.views.measure.work.catalog import call_work
-from visualprof.views.measure.work.formulas import CallWork
 
 BF16, FP8, BYTE, INT = "c10::BFloat16", "c10::Float8_e4m3fn", "unsigned char", "int"
 PREFILL = "step[EXTEND bs=2 toks=12 c_sqsq=80 c_sqsk=120 c_sk=20]"  # 8 and 4 new tokens; 10 tokens per request

@@ -19,8 +19,9 @@ from visualprof.views.measure.reports.best_points import (
     equivalent_batches,
     standings,
 )
-from visualprof.views.measure.reports.evaluation import confidence_margin, find_verdicts
+from visualprof.views.measure.reports.evaluation import confidence_margin
 from visualprof.views.measure.reports.significance import confidence_interval, p_value, t_quantile, two_sided_tail
+from visualprof.views.measure.reports.verdicts import find_verdicts
 
 
 def test_quantiles_equal_students_table() -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import Write, answer, rows, trace_of
 from tests.recordings import recording_path
 from visualprof.views.diff.side import SIDE, StepTimes
-from visualprof.views.measure.steps.windows import STEP_PARTS
+from visualprof.views.measure.steps.parts import STEP_PARTS
 from visualprof.views.overview import AverageStep, DeviceStepColumns, StepColumns
 from visualprof.views.serving import PhaseColumns
 

@@ -11,7 +11,8 @@ import pytest
 from visualprof.reader.trace import Floats, Ints
 from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.ranks.process_groups import ProcessGroups, RunGroup
-from visualprof.views.measure.ranks.stragglers import Outlier, RankTimes, find_outliers
+from visualprof.views.measure.ranks.rank_times import RankTimes
+from visualprof.views.measure.ranks.stragglers import Outlier, find_outliers
 
 MS = 1e6
 STEPS = 10

@@ -11,7 +11,7 @@ from visualprof.cli.view import width
 from visualprof.mcp.definitions import texts
 from visualprof.views.answers.kinds import Column, Kind
 from visualprof.views.answers.table import Table
-from visualprof.views.measure.steps.windows import STEP_PARTS
+from visualprof.views.measure.steps.parts import STEP_PARTS
 
 if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer, DiffCause, DiffNote, DiffRun

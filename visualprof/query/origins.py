@@ -10,7 +10,8 @@ from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.columns.intervals import span_lengths_by_group
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch import RANGE_CATEGORIES, is_call, is_operator, launches
-from visualprof.views.measure.operators.call_paths import CallPaths, call_paths, forward_operators
+from visualprof.views.measure.operators.call_paths import CallPaths, call_paths
+from visualprof.views.measure.operators.path_owners import forward_operators
 
 NO_TIME = -(2**62)  # time of something that did not happen
 

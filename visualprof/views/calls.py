@@ -19,8 +19,8 @@ from visualprof.views.measure.launches.launch import is_device_work, is_operator
 from visualprof.views.measure.launches.operator_call import onnx_call, torch_call
 from visualprof.views.measure.names.tensor_core import match_names
 from visualprof.views.measure.steps.windows import is_in_step
+from visualprof.views.measure.work.call_work import UNKNOWN_WORK, CallWork
 from visualprof.views.measure.work.catalog import call_work
-from visualprof.views.measure.work.formulas import UNKNOWN_WORK, CallWork
 from visualprof.views.measure.work.roofline import ideal_durations, main_device
 
 TEXTS = ("input_shapes", "input_strides", "input_types", "input_values", "output_shapes")

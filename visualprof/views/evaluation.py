@@ -15,10 +15,8 @@ from visualprof.views.measure.reports.advice import AdviceColumns, advice_chart,
 from visualprof.views.measure.reports.evaluation import (
     BestColumns,
     PointColumns,
-    Verdict,
     best_columns,
     confidence_margin,
-    find_verdicts,
     point_columns,
 )
 from visualprof.views.measure.reports.loads import LoadColumns, load_columns, load_curves
@@ -31,6 +29,7 @@ from visualprof.views.measure.reports.setting_search import (
     trial_columns,
     trials_chart,
 )
+from visualprof.views.measure.reports.verdicts import Verdict, find_verdicts
 
 LATENCY_METRICS = {"p50_ns", "p90_ns", "p95_ns", "p99_ns"}
 LINE = {"p50_ns": "solid", "p95_ns": "dashed", "p99_ns": "dotted"}

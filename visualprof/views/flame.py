@@ -21,10 +21,10 @@ from visualprof.views.measure.operators.call_paths import (
     is_scope,
     operator_paths,
     path_labels,
-    path_times,
     recorder_frames,
     scope_paths,
 )
+from visualprof.views.measure.operators.path_owners import path_times
 
 MAX_FRAMES = 5000  # smaller frames would take less than a pixel of a wide screen
 OTHERS = "(others)"

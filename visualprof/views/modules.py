@@ -13,15 +13,8 @@ from visualprof.views.answers.table import Columns, Table, columns_of, take_rows
 from visualprof.views.measure.columns.timing import share_columns
 from visualprof.views.measure.devices.memory import is_reuse_release
 from visualprof.views.measure.launches.launch import host_durations, is_operator
-from visualprof.views.measure.operators.call_paths import (
-    CallPaths,
-    forward_operators,
-    is_scope,
-    path_owners,
-    path_texts,
-    path_times,
-    scope_paths,
-)
+from visualprof.views.measure.operators.call_paths import CallPaths, is_scope, path_texts, scope_paths
+from visualprof.views.measure.operators.path_owners import forward_operators, path_owners, path_times
 from visualprof.views.measure.steps.windows import is_in_step
 
 

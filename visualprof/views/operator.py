@@ -30,8 +30,8 @@ from visualprof.views.measure.names.tensor_core import (
     match_names,
     tensor_core_eligibility,
 )
-from visualprof.views.measure.operators.call_paths import is_inside_module
 from visualprof.views.measure.operators.graph_dedup import DedupTrace, dedup_graphs
+from visualprof.views.measure.operators.path_owners import is_inside_module
 from visualprof.views.measure.operators.stacks import CallStacks
 from visualprof.views.measure.steps.windows import is_in_step
 

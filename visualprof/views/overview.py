@@ -23,25 +23,18 @@ from visualprof.views.measure.devices.pressure import cpu_pressure
 from visualprof.views.measure.devices.utilization import DeviceSummary, device_summaries
 from visualprof.views.measure.launches.device_work import busy_devices
 from visualprof.views.measure.launches.launch import Launches, launches
+from visualprof.views.measure.steps.extents import are_concurrent
+from visualprof.views.measure.steps.parts import STEP_PARTS, step_breakdown
 from visualprof.views.measure.steps.stage_events import StageEventColumns, stage_events
-from visualprof.views.measure.steps.stages import (
-    STAGES,
-    Stage,
-    device_time_in_ranges,
-    find_stages,
-    stage_times,
-    unknown_stages,
-)
+from visualprof.views.measure.steps.stage_times import device_time_in_ranges, stage_times
+from visualprof.views.measure.steps.stages import STAGES, Stage, find_stages, unknown_stages
 from visualprof.views.measure.steps.step_time import step_time_ns, typical_steps
 from visualprof.views.measure.steps.windows import (
-    STEP_PARTS,
     CategorySpans,
     DroppedStep,
     StepWindows,
-    are_concurrent,
     category_spans,
     is_in_step,
-    step_breakdown,
     step_windows,
 )
 

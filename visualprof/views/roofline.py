@@ -19,7 +19,7 @@ from visualprof.views.measure.columns.groups import is_in
 from visualprof.views.measure.columns.timing import name_texts, sort_columns
 from visualprof.views.measure.names.tensor_core import match_names
 from visualprof.views.measure.steps.windows import StepWindows, device_kernels, is_in_step, step_windows
-from visualprof.views.measure.work.formulas import MODEL_FAMILIES
+from visualprof.views.measure.work.call_work import MODEL_FAMILIES
 from visualprof.views.measure.work.operators import operator_work
 from visualprof.views.measure.work.roofline import (
     OperatorCalls,

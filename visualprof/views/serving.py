@@ -16,14 +16,10 @@ from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
 from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.measure.steps.parts import STEP_PARTS, step_breakdown
 from visualprof.views.measure.steps.serving_device_time import cache_time, sampling_time, steady_range
 from visualprof.views.measure.steps.serving_steps import ServingSteps, serving_steps
-from visualprof.views.measure.steps.windows import (
-    STEP_PARTS,
-    StepWindows,
-    step_breakdown,
-    step_windows,
-)
+from visualprof.views.measure.steps.windows import StepWindows, step_windows
 
 PHASES = ("prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown")
 DECODING = ("decode", "mixed")

@@ -38,7 +38,7 @@ from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 from visualprof.views.evaluation import EvaluationParams, compute, overlay_charts
 from visualprof.views.measure.reports.advice import AdviceColumns
-from visualprof.views.measure.reports.evaluation import BestColumns, PointColumns, Verdict
+from visualprof.views.measure.reports.evaluation import BestColumns, PointColumns
 from visualprof.views.measure.reports.loads import LoadColumns
 from visualprof.views.measure.reports.point import (
     PointFacts,
@@ -53,6 +53,7 @@ from visualprof.views.measure.reports.point import (
     work_columns,
 )
 from visualprof.views.measure.reports.setting_search import SearchColumns, SearchedColumns
+from visualprof.views.measure.reports.verdicts import Verdict
 
 MAX_REPORTS = 100
 REPORT_ERRORS = {400: "a parameter has a wrong name or value", 404: "there is no such report or point"}

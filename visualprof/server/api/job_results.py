@@ -11,7 +11,7 @@ from visualprof.reader.logdir.scan import LogFile, Root, Version
 from visualprof.reader.results.report import RESULT_FILES, Report, read_report
 from visualprof.remote.queue.store.records import Task
 from visualprof.server.responses import build_row
-from visualprof.views.measure.reports.evaluation import Verdict, effective_precision, find_joint_verdicts, find_verdicts
+from visualprof.views.measure.reports.verdicts import Verdict, effective_precision, find_joint_verdicts, find_verdicts
 
 _MAX_CACHED_REPORTS = 512
 

@@ -12,7 +12,7 @@ from visualprof.remote.queue.store.records import Wait
 from visualprof.remote.queue.tasks.messages import PointHead
 from visualprof.server.api.job_results import ResultRow
 from visualprof.server.routes import Query
-from visualprof.views.measure.reports.evaluation import Verdict
+from visualprof.views.measure.reports.verdicts import Verdict
 
 
 class TaskRow(msgspec.Struct):

@@ -10,8 +10,9 @@ from visualprof.reader.results.report import Report
 from visualprof.remote.protocol import State
 from visualprof.server.responses import build_row
 from visualprof.views.measure.reports.best_points import HIGHEST_THROUGHPUT
-from visualprof.views.measure.reports.evaluation import effective_precision, known_values
+from visualprof.views.measure.reports.evaluation import known_values
 from visualprof.views.measure.reports.report_history import ReportHistory
+from visualprof.views.measure.reports.verdicts import effective_precision
 
 
 class ReportRow(msgspec.Struct):

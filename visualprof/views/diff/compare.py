@@ -29,7 +29,7 @@ from visualprof.views.diff.notes import notes
 from visualprof.views.diff.phases import choose_phase, compare_phases, filter_phase, has_phases
 from visualprof.views.diff.side import HeldColumns, Side
 from visualprof.views.measure.launches.answer_names import add_short_names
-from visualprof.views.measure.steps.windows import STEP_PARTS
+from visualprof.views.measure.steps.parts import STEP_PARTS
 
 MIN_EXPLAINED_RATIO = 0.8  # share of the step's change that rows must explain to attribute it to load
 OPERATOR_SIZES = ("held_at_peak", "allocated")  # an operator without a row has 0 bytes

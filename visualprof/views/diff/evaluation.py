@@ -11,8 +11,8 @@ from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.views.answers.table import Table, from_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffParts, DiffPoints, DiffRows, DiffRun
-from visualprof.views.measure.reports.evaluation import effective_precision
 from visualprof.views.measure.reports.significance import SIGNIFICANCE_LEVEL, p_value
+from visualprof.views.measure.reports.verdicts import effective_precision
 
 FIGURES = ("p50_ns", "p90_ns", "p95_ns", "p99_ns", "mean_ns", "qps", "samples_per_s")
 

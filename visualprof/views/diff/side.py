@@ -28,27 +28,14 @@ from visualprof.views.measure.columns.timing import name_texts
 from visualprof.views.measure.devices.pressure import cpu_pressure
 from visualprof.views.measure.launches.launch import is_api_call, is_kernel, launches, operator_times
 from visualprof.views.measure.names.tensor_core import can_use_tensor_core, match_names
-from visualprof.views.measure.operators.call_paths import (
-    BACKWARD_LABEL,
-    backward_times,
-    path_owners,
-    path_texts,
-    scope_paths,
-)
+from visualprof.views.measure.operators.call_paths import BACKWARD_LABEL, path_texts, scope_paths
+from visualprof.views.measure.operators.path_owners import backward_times, path_owners
 from visualprof.views.measure.ranks.collectives import collectives
+from visualprof.views.measure.steps.extents import are_concurrent
+from visualprof.views.measure.steps.parts import PART_CATEGORIES, STEP_PARTS, is_in_part, step_breakdown, step_parts
 from visualprof.views.measure.steps.serving_steps import serving_steps, step_loads
 from visualprof.views.measure.steps.step_time import typical_of_phase
-from visualprof.views.measure.steps.windows import (
-    PART_CATEGORIES,
-    STEP_PARTS,
-    StepWindows,
-    are_concurrent,
-    is_in_part,
-    step_breakdown,
-    step_indices,
-    step_parts,
-    step_windows,
-)
+from visualprof.views.measure.steps.windows import StepWindows, step_indices, step_windows
 
 _SHAPE = pattern(r"\[+([\d, ]+)\]")
 _TYPE = pattern(r"(?:c10::)?(\w+)")

@@ -13,7 +13,7 @@ from visualprof.views.measure.findings.levers import Detections, Estimate, detec
 from visualprof.views.measure.launches.launch import launches
 from visualprof.views.measure.names.tensor_core import knows_tensor_cores, tensor_core_masks
 from visualprof.views.measure.replay.change import parse_changes
-from visualprof.views.measure.work.formulas import MODEL_FAMILIES
+from visualprof.views.measure.work.call_work import MODEL_FAMILIES
 from visualprof.views.measure.work.operators import operator_work
 from visualprof.views.measure.work.roofline import device_peak
 from visualprof.views.rules.tensor_cores_unused import half_precision_code

@@ -11,8 +11,9 @@ from visualprof.views.answers.kinds import Kind
 from visualprof.views.answers.table import Answer
 from visualprof.views.measure.devices.memory import memory_curve, memory_devices
 from visualprof.views.measure.devices.utilization import device_summaries
+from visualprof.views.measure.steps.parts import STEP_PARTS, step_breakdown
 from visualprof.views.measure.steps.step_time import step_time_ns
-from visualprof.views.measure.steps.windows import STEP_PARTS, step_breakdown, step_windows
+from visualprof.views.measure.steps.windows import step_windows
 
 YEAR_2000_NS = 946_684_800 * 10**9
 

@@ -14,16 +14,11 @@ from visualprof.reader.trace import Ids, Ints, Rows, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import AddressColumn, Columns, LazyTextColumn, Table
 from visualprof.views.measure.columns.groups import group
-from visualprof.views.measure.devices.memory import (
-    Lifetimes,
-    MemoryCurve,
-    is_alive_at,
-    largest_first,
-    peak_index,
-)
+from visualprof.views.measure.devices.memory import Lifetimes, MemoryCurve, is_alive_at, largest_first, peak_index
 from visualprof.views.measure.devices.memory_categories import Purposes, bytes_by_category
 from visualprof.views.measure.launches.launch_origin import LIBRARY_FRAME
-from visualprof.views.measure.operators.call_paths import path_owners, path_texts, scope_paths
+from visualprof.views.measure.operators.call_paths import path_texts, scope_paths
+from visualprof.views.measure.operators.path_owners import path_owners
 from visualprof.views.measure.operators.stacks import CallStacks
 
 PEAK_ROWS = 200

@@ -16,16 +16,11 @@ from visualprof.views.measure.columns.groups import distinct, group
 from visualprof.views.measure.columns.intervals import covered_ns, intersect, union
 from visualprof.views.measure.devices.utilization import DeviceSummary, device_summaries
 from visualprof.views.measure.launches.launch import Launches, launches
+from visualprof.views.measure.steps.parts import step_breakdown, step_parts
 from visualprof.views.measure.steps.serving_steps import ServingSteps, serving_steps
 from visualprof.views.measure.steps.stages import find_stages, unknown_stages
 from visualprof.views.measure.steps.step_time import typical_steps
-from visualprof.views.measure.steps.windows import (
-    StepWindows,
-    device_kernels,
-    step_breakdown,
-    step_parts,
-    step_windows,
-)
+from visualprof.views.measure.steps.windows import StepWindows, device_kernels, step_windows
 
 Severity = Literal["high", "medium", "low"]
 Confidence = Literal["high", "medium", "low"]

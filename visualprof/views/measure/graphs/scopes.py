@@ -17,7 +17,8 @@ from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.graphs.names import AMBIGUOUS, NO_NODE
 from visualprof.views.measure.launches.launch import device_calls
-from visualprof.views.measure.operators.call_paths import CallPaths, path_labels, path_owners, scope_paths
+from visualprof.views.measure.operators.call_paths import CallPaths, path_labels, scope_paths
+from visualprof.views.measure.operators.path_owners import path_owners
 
 Longs = NDArray[np.int64]
 ModulePath = tuple[str, ...]

@@ -6,7 +6,8 @@ import numpy as np
 
 from visualprof.reader.trace import Ids, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
-from visualprof.views.measure.operators.call_paths import forward_operators, frame_paths
+from visualprof.views.measure.operators.call_paths import frame_paths
+from visualprof.views.measure.operators.path_owners import forward_operators
 
 
 class CallStacks:

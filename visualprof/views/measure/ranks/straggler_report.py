@@ -7,8 +7,9 @@ import numpy as np
 
 from visualprof.views.answers import kinds
 from visualprof.views.measure.ranks.link_times import link_times, slow_links
+from visualprof.views.measure.ranks.rank_times import rank_times
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis
-from visualprof.views.measure.ranks.stragglers import Cause, Outlier, Unit, find_outliers, rank_times
+from visualprof.views.measure.ranks.stragglers import Cause, Outlier, Unit, find_outliers
 
 MAX_STRAGGLERS = 100
 

@@ -8,8 +8,9 @@ import numpy as np
 from visualprof.reader.trace import Floats, Ints, Trace
 from visualprof.views.measure.replay.graph import Replay, WaitGraph
 from visualprof.views.measure.replay.path import replay_window
+from visualprof.views.measure.steps.extents import StepWork, step_extents, step_work
 from visualprof.views.measure.steps.step_time import typical_steps
-from visualprof.views.measure.steps.windows import StepWork, step_extents, step_windows, step_work
+from visualprof.views.measure.steps.windows import step_windows
 
 
 class ReplayedSteps(msgspec.Struct, frozen=True, kw_only=True):

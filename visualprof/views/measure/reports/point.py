@@ -22,8 +22,9 @@ from visualprof.views.measure.columns.groups import distinct, group
 from visualprof.views.measure.columns.timing import call_columns, name_texts, sort_columns
 from visualprof.views.measure.launches.launch import is_api_call, is_kernel, is_operator, launches, operator_times
 from visualprof.views.measure.reports.best_points import tail_latency
-from visualprof.views.measure.reports.evaluation import MARGIN_FIELDS, Verdict, confidence_margin, find_verdicts
+from visualprof.views.measure.reports.evaluation import MARGIN_FIELDS, confidence_margin
 from visualprof.views.measure.reports.loads import cost_per_million, energy_per_million
+from visualprof.views.measure.reports.verdicts import Verdict, find_verdicts
 
 HISTOGRAM_BINS = 80
 MIN_LOG_SPREAD = 2  # if the longest run takes more times the shortest, bins have equal ratios instead of equal widths

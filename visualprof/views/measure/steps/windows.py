@@ -3,31 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple, TypeVar
+from typing import Literal
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
-from numpy.typing import NDArray
 
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.reader.patterns import pattern
-from visualprof.reader.trace import Bytes, Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.reader.trace.serving import Phase
 from visualprof.views.answers.kinds import Count
 from visualprof.views.measure.columns.groups import Groups, group
-from visualprof.views.measure.columns.intervals import covered_ns, merge, split_at, subtract, unions_by_group
+from visualprof.views.measure.columns.intervals import split_at, unions_by_group
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
-from visualprof.views.measure.launches.device_work import (
-    busy_devices,
-    event_devices,
-    main_work,
-    only_launches_communication,
-)
-from visualprof.views.measure.launches.launch import device_calls, is_device_work, is_kernel, is_operator
-from visualprof.views.measure.names.tensor_core import match_names, tensor_core_masks
+from visualprof.views.measure.launches.launch import is_device_work, is_kernel, is_operator
+from visualprof.views.measure.names.tensor_core import tensor_core_masks
+from visualprof.views.measure.steps.extents import step_extents, step_work
 from visualprof.views.measure.steps.serving_steps import step_loads
 
 HOST_WORK = (
@@ -41,21 +34,7 @@ HOST_WORK = (
     Category.ANNOTATION,
     Category.MODULE,
 )
-STEP_PARTS = ("kernel", "memcpy", "memset", "communication", "runtime", "dataloader", "cpu", "other")
 MIN_COMPLETE_SHARE = 0.8
-PART_CATEGORIES = {  # step parts except other: categories, on a device (True) or on threads
-    "kernel": ((Category.KERNEL, True),),
-    "memcpy": ((Category.MEMCPY, True),),
-    "memset": ((Category.MEMSET, True),),
-    "communication": ((Category.COMM, True), (Category.COMM, False)),
-    "runtime": ((Category.RUNTIME, False), (Category.SYNC, False)),
-    "dataloader": ((Category.DATALOADER, False),),
-    "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
-}
-DISTANT_PAST = np.iinfo(np.int64).min
-MIN_QUEUED_NS = 1_000_000  # longer than any launch takes
-DEVICE_SYNC = pattern(r"^(?:(?:cuda|hip)DeviceSynchronize|cuCtxSynchronize)")
-Number = TypeVar("Number", np.int64, np.float64)
 DropReason = Literal["empty", "incomplete", "overtaken"]
 
 
@@ -229,118 +208,6 @@ def step_windows(trace: Trace) -> StepWindows:
     return windows.drop(reasons | _incomplete(work, on_device, phases), work)
 
 
-class StepWork(NamedTuple):
-    """Device work by step, and the order of steps. It decides where steps start and end, whatever the times are.
-
-    Attributes:
-        rows: (w,) events of device work.
-        step: (w,) step that issued each piece, -1 for none.
-        next_step: (w,) first step that starts after each piece was issued.
-        backlog: Piece of work with which the first step starts, because older work filled the device until then; -1
-            if there is no such piece.
-        tracks: (n,) thread of each step if several threads run steps at the same time, otherwise `None`.
-    """
-
-    rows: Rows
-    step: Rows
-    next_step: Ints
-    backlog: int
-    tracks: Rows | None
-
-
-@cached_on_trace
-def step_work(trace: Trace) -> StepWork:
-    """Return the device work by step."""
-    work, _, issuer = device_calls(trace)
-    issued = np.where(issuer >= 0, trace.events.ts[issuer], DISTANT_PAST)
-    return StepWork(
-        rows=work,
-        step=trace.events.step[work],
-        next_step=np.searchsorted(trace.steps.ts, issued),
-        backlog=_backlog(trace, work, issuer),
-        tracks=trace.steps.track if are_concurrent(trace) else None,
-    )
-
-
-def step_extents(
-    work: StepWork, annotations: NDArray[Number], work_start: NDArray[Number], work_end: NDArray[Number]
-) -> tuple[NDArray[Number], NDArray[Number]]:
-    """Return start and end (n,) of each step: from the end of all earlier work to the end of its own work.
-
-    Args:
-        work: The device work by step.
-        annotations: (n, 2) start and end of each step on the host.
-        work_start: (w,) start of each piece of work, in the same unit.
-        work_end: (w,) end of each piece of work.
-    """
-    in_step = work.step >= 0
-    own_end = np.array(annotations[:, 1])
-    np.maximum.at(own_end, work.step[in_step], work_end[in_step])
-    if work.tracks is not None:
-        return _extents_by_thread(work.tracks, annotations, own_end)
-    end = np.maximum.accumulate(own_end)
-    # The first step after work without a step was issued waits for that work, unless the work outlasts the step.
-    next_step, early_end = work.next_step[~in_step], work_end[~in_step]
-    is_awaited = (next_step < len(end)) & (early_end < np.append(end, DISTANT_PAST)[next_step])
-    busy_until = np.concatenate(([DISTANT_PAST], end[:-1])).astype(end.dtype)
-    np.maximum.at(busy_until, next_step[is_awaited], early_end[is_awaited])
-    if work.backlog >= 0:
-        busy_until[0] = max(busy_until[0], work_start[work.backlog])
-    return np.minimum(np.maximum(annotations[:, 0], busy_until), end), end
-
-
-@cached_on_trace
-def are_concurrent(trace: Trace) -> bool:
-    """Return whether several threads run steps at the same time, such as threads that share a session."""
-    steps = trace.steps
-    if len(steps) < 2:
-        return False
-    end = steps.ts + steps.dur
-    latest = np.maximum.accumulate(end)[:-1]
-    running = np.flatnonzero(steps.ts[1:] < latest)  # the next step starts while an earlier one runs
-    if not len(running):
-        return False
-    for track in np.unique(steps.track):
-        of_other = np.where(steps.track != track, end, DISTANT_PAST)
-        latest_other = np.maximum.accumulate(of_other)[:-1]
-        if ((steps.track[1:] == track) & (steps.ts[1:] < latest_other)).any():
-            return True
-    return False
-
-
-def _extents_by_thread(
-    tracks: Rows, annotations: NDArray[Number], own_end: NDArray[Number]
-) -> tuple[NDArray[Number], NDArray[Number]]:
-    """Return start and end of steps that threads run concurrently: a step only waits for those of its own thread."""
-    start, end = np.array(annotations[:, 0]), np.array(own_end)
-    for track in np.unique(tracks):
-        rows = np.flatnonzero(tracks == track)
-        end[rows] = np.maximum.accumulate(own_end[rows])
-        busy_until = np.concatenate(([DISTANT_PAST], end[rows][:-1]))
-        start[rows] = np.minimum(np.maximum(annotations[rows, 0], busy_until), end[rows])
-    return start, end
-
-
-def _backlog(trace: Trace, work: Rows, issuer: Rows) -> int:
-    """Return the first piece of work if it had to wait for work from before the recording, otherwise -1.
-
-    It is the first piece of work, if that belongs to the first step and was queued for longer than
-    the recording had lasted: a server's step, cut out of many. It does not exist if the host had
-    waited for the device before.
-    """
-    if not len(work):
-        return -1
-    events, first_index = trace.events, int(np.argmin(trace.events.ts[work]))
-    row, call = int(work[first_index]), int(issuer[first_index])
-    if call < 0 or events.step[row] != 0:
-        return -1
-    work_start, queued_ns = int(events.ts[row]), int(events.ts[row] - events.end[call])
-    is_sync = match_names(trace, events.name, lambda name: bool(DEVICE_SYNC.match(name)))
-    has_synced = bool((is_sync & (events.end <= work_start)).any())
-    recorded_ns = int(events.ts[call]) - trace.span_ns[0]
-    return -1 if has_synced or queued_ns <= max(recorded_ns, MIN_QUEUED_NS) else first_index
-
-
 def step_indices(trace: Trace, name: str) -> Ints:
     """Return the indices in trace.steps of the steps of a name, which several have if counting starts again.
 
@@ -374,78 +241,6 @@ def category_spans(trace: Trace, chosen: Mask) -> CategorySpans:
     category_pairs: list[tuple[int, int]] = [divmod(number, 2) for number in key[groups.first].tolist()]
     keys = [(Category(category), side > 0) for category, side in category_pairs]
     return CategorySpans(rows, groups, keys, unions_by_group(groups, events.ts[rows], events.end[rows]))
-
-
-def step_parts(trace: Trace, device: int | None = None, thread: int | None = None) -> dict[str, Ints]:
-    """Return the disjoint intervals of each step part except `other` on one device.
-
-    All time counts once, for the first part that covers it. The host, and copies of devices that do nothing else, count
-    for every device. Of several devices, a host operator that only enqueues recorded kernels of a collective counts as
-    an operator, any other as communication. Source: torch-tb-profiler's priorities.
-
-    Args:
-        trace: The trace.
-        device: Number of the device (default: the main device of the process).
-        thread: Track of a thread, to select the work of its steps (default: all work).
-    """
-    events, devices = trace.events, busy_devices(trace)
-    chosen = (events.dur >= 0) & ~trace.projected_mask()
-    if len(devices) > 1:
-        number = main_work(trace).device if device is None else device
-        others = [other for other in devices if other != number]
-        chosen &= ~np.isin(event_devices(trace), others)
-    if thread is not None:
-        chosen &= np.append(trace.steps.track, -1)[events.step] == thread
-    rows, key = np.flatnonzero(chosen), _part_keys(trace)
-    groups = group(key[rows])
-    unions = unions_by_group(groups, events.ts[rows], events.end[rows])
-    by_key = dict(zip(key[rows[groups.first]].tolist(), unions, strict=True))
-    counted = np.zeros((0, 2), np.int64)
-    exposed: dict[str, Ints] = {}
-    for name, keys in PART_CATEGORIES.items():
-        numbers = (2 * category + on_device for category, on_device in keys)
-        part_spans = merge(*(by_key[number] for number in numbers if number in by_key))
-        exposed[name] = subtract(part_spans, counted)
-        counted = merge(counted, part_spans)
-    return exposed
-
-
-def is_in_part(trace: Trace, part: str) -> Mask:
-    """Return, per event, whether it counts for a step part, unless another part covers it."""
-    is_member = np.isin(_part_keys(trace), [2 * category + on_device for category, on_device in PART_CATEGORIES[part]])
-    return is_member & (trace.events.dur >= 0) & ~trace.projected_mask()
-
-
-@cached_on_trace
-def _part_keys(trace: Trace) -> Bytes:
-    """Return, per event, twice the category for which it counts, plus 1 on a device."""
-    key: Bytes = trace.events.category * np.uint8(2) + trace.track_mask(TrackKind.STREAM)
-    key[only_launches_communication(trace)] = Category.OP * 2
-    return key
-
-
-def step_breakdown(trace: Trace, windows: StepWindows, device: int | None = None) -> dict[str, Ints]:
-    """Return the time of each step by part, in ns; the arguments are those of `step_parts`.
-
-    Of steps that several threads run at the same time, each contains only the work of its own thread.
-    """
-    if not are_concurrent(trace):
-        return breakdown(step_parts(trace, device), windows)
-    part_ns = {name: np.zeros(len(windows), np.int64) for name in STEP_PARTS}
-    threads = trace.steps.track[windows.index]
-    for thread in np.unique(threads):
-        rows = np.flatnonzero(threads == thread)
-        of_thread = breakdown(step_parts(trace, device, int(thread)), windows.select_rows(rows))
-        for name, spent in of_thread.items():
-            part_ns[name][rows] = spent
-    return part_ns
-
-
-def breakdown(parts: Mapping[str, Ints], windows: StepWindows) -> dict[str, Ints]:
-    """Return the time of each step that the parts fill, in ns, and `other`, the remaining time."""
-    part_ns = {name: covered_ns(spans, windows.start, windows.end) for name, spans in parts.items()}
-    part_ns["other"] = (windows.end - windows.start) - sum(part_ns.values(), np.zeros(len(windows), np.int64))
-    return part_ns
 
 
 class DeviceKernels(msgspec.Struct, frozen=True):

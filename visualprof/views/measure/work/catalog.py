@@ -7,7 +7,7 @@ import msgspec
 from visualprof.reader.patterns import pattern
 from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall
 from visualprof.views.measure.work import formulas, recurrent_formulas, serving_formulas
-from visualprof.views.measure.work.formulas import CallWork, Formula
+from visualprof.views.measure.work.call_work import CallWork, Formula
 
 _FORMULAS = {**formulas.FORMULAS, **recurrent_formulas.FORMULAS, **serving_formulas.FORMULAS}
 

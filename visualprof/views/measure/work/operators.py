@@ -17,8 +17,8 @@ from visualprof.views.measure.launches.launch import is_device_work, is_operator
 from visualprof.views.measure.launches.operator_call import OperatorCall, Tensor, onnx_call, torch_call
 from visualprof.views.measure.names.tensor_core import match_names
 from visualprof.views.measure.steps.serving_steps import step_annotations
+from visualprof.views.measure.work.call_work import CallWork
 from visualprof.views.measure.work.catalog import call_work, depends_on_request_lengths, find_formula
-from visualprof.views.measure.work.formulas import CallWork
 from visualprof.views.measure.work.serving_formulas import WRAPPERS
 
 SHAPE_ARGUMENTS = ("input_shapes", "input_types", "input_values", "output_shapes")

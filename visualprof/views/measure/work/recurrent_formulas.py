@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall, Tensor
-from visualprof.views.measure.work.formulas import CallWork, Formula
+from visualprof.views.measure.work.call_work import CallWork, Formula
 
 CUDNN_MASK, MIOPEN_MASK = 21, 20  # position of which gradients are requested, in the backward
 WEIGHT_GRADIENT = 3  # index in that mask

@@ -15,7 +15,7 @@ from visualprof.views.measure.columns.groups import Groups, group
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch import is_device_work, is_operator, launches
 from visualprof.views.measure.names.tensor_core import match_names, uses_tensor_core
-from visualprof.views.measure.work.formulas import MODEL_FAMILIES, UNKNOWN_WORK, CallWork, Family
+from visualprof.views.measure.work.call_work import MODEL_FAMILIES, UNKNOWN_WORK, CallWork, Family
 from visualprof.views.measure.work.operators import operator_work, recorded_operators
 from visualprof.views.measure.work.other_operators import (
     computes_nothing,
