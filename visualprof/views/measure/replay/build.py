@@ -14,13 +14,13 @@ from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch import device_calls
 from visualprof.views.measure.ranks.collectives import collectives
 from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, Dependencies, GraphNodes, WaitGraph
+from visualprof.views.measure.replay.handovers import find_handovers, latest_of_others
+from visualprof.views.measure.replay.stream_waits import find_stream_waits
 from visualprof.views.measure.replay.thread_groups import thread_groups
 
 DEVICE_SYNC_CALL = re.compile(r"(cuda|hip)DeviceSynchronize|cuCtxSynchronize")
 STREAM_SYNC_CALL = re.compile(r"(cuda|hip)(Stream|Event)Synchronize|cuStreamSynchronize")
 COPY_CALL = re.compile(r"(cuda|hip)(Memcpy|MemcpyAsync|MemcpyWithStream|Free)$")
-STREAM_WAIT_CALL = "StreamWaitEvent"
-MIN_HANDOFF_REST_NS = 20_000  # a longer rest of a thread may end because another thread hands over work
 NONBLOCKING_CALL_NS = 3_000  # duration of a call that does not wait
 MIN_LATE_NS = 5_000  # work that starts later than its known dependencies by more has an unknown one
 MAX_REACTION_NS = 15_000
@@ -100,7 +100,7 @@ class _Builder:
         launch_ns, gap_ns = self._median_delays(previous, held_back)
         edges = list(self._host_edges(host_time, host_event, host_group, host_role, host_nodes))
         return_edges, return_ns = self._return_edges(end_nodes, work_nodes)
-        stream_waits = self._stream_waits()
+        stream_waits = find_stream_waits(self._trace, self._call, self._stream)
         launched_work, queued_work = np.flatnonzero(launch_nodes >= 0), np.flatnonzero(previous >= 0)
         reactions, unexplained_ns = self._find_reactions(previous, stream_waits, held_back, launch_ns, gap_ns)
         first_end = nodes.time[0] + nodes.dur[0] if len(nodes.time) else 0
@@ -177,7 +177,7 @@ class _Builder:
         elapsed = (time[following] - time[following - 1]).astype(np.float64)
         is_call = (event[following] >= 0) & (event[following] == event[following - 1]) & (role[following] == 1)
         is_waiting = is_call & is_in(event[following], self._waiting_calls)
-        handover, latest_other = self._handovers(time, thread_group, role, following)
+        handover, latest_other = find_handovers(time, thread_group, role, following, len(self._groups))
         elapsed = np.where(
             is_waiting,
             np.minimum(elapsed, NONBLOCKING_CALL_NS),
@@ -194,43 +194,9 @@ class _Builder:
             if len(thread_group)
             else np.zeros(0, np.int64)
         )
-        givers = self._latest_of_others(time, thread_group, first_points)
+        givers = latest_of_others(time, thread_group, first_points, len(self._groups))
         first_points, givers = first_points[givers >= 0], givers[givers >= 0]
         yield nodes[givers], nodes[first_points], (time[first_points] - time[givers]).astype(np.float64), "handed"
-
-    def _handovers(self, time: Ints, thread_group: Ints, role: Ints, following: Ints) -> tuple[Ints, Ints]:
-        """Return, per endpoint with a predecessor, the endpoint of another group that ended its rest, -1 for none.
-
-        And the latest one of others.
-        """
-        rest_ns = time[following] - time[following - 1]
-        is_resting = (
-            (rest_ns > MIN_HANDOFF_REST_NS) & is_in(role[following - 1], (1, 4)) & is_in(role[following], (0, 3))
-        )
-        latest_other = np.full(len(following), -1)
-        if len(self._groups) > 1:
-            resting_rows = np.flatnonzero(is_resting)
-            latest_other[resting_rows] = self._latest_of_others(time, thread_group, following[resting_rows])
-        is_handover = (
-            (latest_other >= 0)
-            & (time[latest_other] > time[following - 1])
-            & (time[following] - time[latest_other] < rest_ns / 2)
-        )
-        return np.where(is_handover, latest_other, -1), latest_other
-
-    def _latest_of_others(self, time: Ints, thread_group: Ints, points: Ints) -> Ints:
-        """Return the last endpoint of another thread group before each of some endpoints, -1 for none."""
-        latest, latest_time = np.full(len(points), -1), np.full(len(points), np.iinfo(np.int64).min)
-        for group_number in range(len(self._groups)):
-            first, last = np.searchsorted(thread_group, (group_number, group_number + 1))
-            candidate = first + np.searchsorted(time[first:last], time[points]) - 1
-            is_valid = (thread_group[points] != group_number) & (candidate >= first)
-            is_valid &= np.where(is_valid, time[np.maximum(candidate, 0)] > latest_time, False)
-            latest, latest_time = (
-                np.where(is_valid, candidate, latest),
-                np.where(is_valid, time[np.maximum(candidate, 0)], latest_time),
-            )
-        return latest
 
     def _blocking_calls(self) -> tuple[Ints, Ints]:
         """Return the calls that may wait for a device, and for copies the last piece of their work (else -1)."""
@@ -290,48 +256,6 @@ class _Builder:
         has_end = ends[rows] >= 0
         nodes = ends[rows[has_end]]
         return (works[awaited[has_end]], nodes, np.full(len(nodes), median), "return"), median
-
-    def _stream_waits(self) -> tuple[Ints, Ints]:
-        """Return the work that a stream was told to wait for, and the first work that waits for it, as indices.
-
-        A thread's next launch after cudaStreamWaitEvent waits for the last earlier launch on
-        another stream.
-        """
-        trace, events = self._trace, self._trace.events
-        name_ids = [i for i, name in enumerate(trace.strings) if STREAM_WAIT_CALL in name]
-        rows = np.flatnonzero(is_in(events.name, name_ids) & (events.category == Category.RUNTIME))
-        launched = np.flatnonzero(self._call >= 0)
-        if not len(rows) or not len(launched):
-            return np.zeros(0, np.int64), np.zeros(0, np.int64)
-        launched = launched[np.argsort(self._starts(self._call[launched]), kind="stable")]
-        launch_thread = events.track[self._call[launched]]
-        waiting = np.full(len(rows), -1)
-        for track in distinct(events.track[rows]).tolist():
-            rows_of_track, launched_by_thread = (
-                np.flatnonzero(events.track[rows] == track),
-                launched[launch_thread == track],
-            )
-            position = np.searchsorted(
-                self._starts(self._call[launched_by_thread]), self._starts(rows[rows_of_track]), side="right"
-            )
-            waiting[rows_of_track] = np.append(launched_by_thread, -1)[np.minimum(position, len(launched_by_thread))]
-        rows, waiting = rows[waiting >= 0], waiting[waiting >= 0]
-        # Keep the last of several waits before a launch.
-        is_last = np.append(waiting[1:] != waiting[:-1], True)[: len(waiting)]
-        rows, waiting = rows[is_last], waiting[is_last]
-        awaited, latest_launch = np.full(len(rows), -1), np.full(len(rows), np.iinfo(np.int64).min)
-        for stream in distinct(self._stream).tolist():
-            on_stream = launched[self._stream[launched] == stream]
-            launch_times = self._starts(self._call[on_stream])
-            position = np.searchsorted(launch_times, self._starts(rows)) - 1
-            is_valid = (position >= 0) & (self._stream[waiting] != stream)
-            launch_time = np.where(is_valid, launch_times[np.maximum(position, 0)], latest_launch)
-            is_later = is_valid & (launch_time > latest_launch)
-            awaited, latest_launch = (
-                np.where(is_later, on_stream[np.maximum(position, 0)], awaited),
-                np.where(is_later, launch_time, latest_launch),
-            )
-        return awaited[awaited >= 0], waiting[awaited >= 0]
 
     def _find_held_back(self, before: Ints) -> Ints:
         """Return the indices of work that is held back by work from before the recording.

@@ -8,6 +8,7 @@ from visualprof.reader.patterns import pattern
 from visualprof.views.measure.launches.operator_call import NotRecorded, OperatorCall
 from visualprof.views.measure.work import formulas, recurrent_formulas, serving_formulas
 from visualprof.views.measure.work.call_work import CallWork, Formula
+from visualprof.views.measure.work.serving_attention import ATTENTION
 
 _FORMULAS = {**formulas.FORMULAS, **recurrent_formulas.FORMULAS, **serving_formulas.FORMULAS}
 
@@ -23,7 +24,7 @@ def find_formula(name: str) -> Formula | None:
 
 def depends_on_request_lengths(name: str) -> bool:
     """Return whether the work of an operator depends on lengths that no shape contains."""
-    return _operator_name(name) in serving_formulas.ATTENTION
+    return _operator_name(name) in ATTENTION
 
 
 def _operator_name(name: str) -> str:
