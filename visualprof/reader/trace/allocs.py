@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from ctypes import c_int32, c_int64
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.native import INT32, INT64, function
-from visualprof.reader.trace import NO_ADDRESS
-from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
+from visualprof.reader.trace import NO_ADDRESS, Allocs, Category
+from visualprof.reader.trace.types import Bytes, Ids, Ints, Mask, Rows, Values
+
+# No device has that much memory, and sums of a million larger sizes would not fit 64 bits.
+MAX_PLAUSIBLE_BYTES = 1 << 50
+Warn = Callable[[str], None]
 
 
 def next_event_at_address(addr: Rows, device: Rows) -> Ids:
@@ -70,3 +75,81 @@ def _by_device(device: Ids) -> Iterator[tuple[int, Ints | slice]]:
     heads = np.flatnonzero(np.diff(device[order], prepend=device[order[:1]] - 1))
     for rows in np.split(order, heads[1:]) if len(order) else ():
         yield int(device[rows[0]]), rows
+
+
+def drop_implausible_sizes(columns: dict[str, Values], warn: Warn) -> dict[str, Values]:
+    """Return memory events without those of implausible sizes, with a warning."""
+    sizes = columns["bytes"]
+    absurd = (sizes > MAX_PLAUSIBLE_BYTES) | (sizes < -MAX_PLAUSIBLE_BYTES)
+    if absurd.any():
+        largest = int(sizes[absurd][np.argmax(np.abs(sizes[absurd].astype(np.float64)))])
+        warn(
+            msg(
+                "reader.memory_events_over_1",
+                f"{int(absurd.sum()):,} memory events of over 1 PiB cannot be and were left out; "
+                f"the largest: {largest:,} bytes",
+            )
+        )
+        return {name: column[~absurd] for name, column in columns.items()}
+    return columns
+
+
+def check_totals(totals: Ints, total_name: str, warn: Warn) -> Ints:
+    """Return the totals with implausible ones set to unknown. Negative totals stay, with a warning."""
+    wrapped = int((totals < -1).sum())
+    if wrapped:
+        warn(
+            msg(
+                "reader.totals_memory_wrapped_below",
+                f"{wrapped:,} totals of {total_name} memory had wrapped below zero and are shown as negative",
+            )
+        )
+    absurd = (totals > MAX_PLAUSIBLE_BYTES) | (totals < -MAX_PLAUSIBLE_BYTES)
+    if absurd.any():
+        warn(
+            msg(
+                "reader.totals_memory_over_1",
+                f"{int(absurd.sum()):,} totals of {total_name} memory are over 1 PiB, which cannot be, "
+                "and were ignored",
+            )
+        )
+        return np.where(absurd, -1, totals)
+    return totals
+
+
+def build_allocs(columns: dict[str, Values], event_rows: Ids, parent: Ids, kind: Bytes, warn: Warn) -> Allocs:
+    """Return memory events by time.
+
+    Each refers to its enclosing event, or outside of all events to its own instant.
+
+    Args:
+        columns: Columns of memory events in any order.
+        event_rows: Event of each memory event, -1 for none.
+        parent: Enclosing event of each event, -1 for none.
+        kind: Category of each event.
+        warn: Called with warnings.
+    """
+    instant = event_rows >= 0
+    instant[instant] = kind[event_rows[instant]] == Category.MEMORY
+    enclosing = np.where(instant, parent[event_rows] if len(parent) else -1, -1)
+    enclosing[enclosing >= 0] = np.where(
+        kind[enclosing[enclosing >= 0]] == Category.MEMORY, -1, enclosing[enclosing >= 0]
+    )
+    columns["event"] = np.where(enclosing >= 0, enclosing, event_rows).astype(np.int32)
+    order = np.argsort(columns["ts"], kind="stable")
+    for name in columns:
+        columns[name] = columns[name][order]
+    complete = columns.pop("complete")
+    if complete.any():
+        compute_totals(columns, complete)
+    columns["next"] = next_event_at_address(columns["addr"], columns["device"])
+    for device, minimum in negative_totals(columns):
+        memory = msg("reader.host", "the host") if device < 0 else f"device {device}"
+        warn(
+            msg(
+                "reader.more_memory_released_than",
+                f"more memory of {memory} is released than allocated: the total falls to {minimum:,} bytes, "
+                "because the file lacks earlier allocations",
+            )
+        )
+    return Allocs(**columns)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from visualprof.reader.communication import is_computation_kernel, is_surrounding_communication
-from visualprof.reader.trace import Bytes, Category, Ids, LinkKind, Links, Mask, Rows
+from visualprof.reader.communication import is_computation_kernel, is_surrounding_communication, returns_before_transfer
+from visualprof.reader.trace import Bytes, Category, Ids, LinkKind, Links, Mask, Rows, Track, TrackKind, Values
 from visualprof.reader.trace.names import check_names
 from visualprof.reader.trace.nesting import nearest_ancestor
 
@@ -54,3 +54,16 @@ def communication_kernels(
     call, kernel, around = call[around >= 0], kernel[around >= 0], around[around >= 0]
     communicates = (category[around] == Category.COMM) | check_names(texts, name[around], is_surrounding_communication)
     return np.concatenate((by_argument, kernel[communicates]))
+
+
+def count_untimed_calls(texts: Sequence[str], columns: Mapping[str, Values], tracks: Sequence[Track]) -> int:
+    """Return the number of calls that launch communication, if the file has none of its kernels; otherwise 0."""
+    is_communication = columns["category"] == Category.COMM
+    if not is_communication.any():
+        return 0
+    on_thread = np.array([track.kind is TrackKind.THREAD for track in tracks])[columns["track"]]
+    if not on_thread[is_communication].all():
+        return 0
+    counts = np.bincount(columns["name"][is_communication & (columns["dur"] >= 0)], minlength=len(texts))
+    used: list[int] = np.flatnonzero(counts).tolist()
+    return sum(int(counts[i]) for i in used if returns_before_transfer(texts[i], False))

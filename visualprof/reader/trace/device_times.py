@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from visualprof.messages import msg
 from visualprof.reader.trace import Bytes, Category, Ints, Mask, Rows, Track, TrackKind
 
 SMALLEST_LIMIT_NS, LARGEST_LIMIT_NS = 1_000_000, 1_000_000_000
@@ -115,6 +116,23 @@ def overlong_ends(
         found_rows.append(work[is_overlong])
         found_ends.append(ts[following[is_overlong]])
     return np.concatenate(found_rows), np.concatenate(found_ends)
+
+
+def early_start_warning(lead_ns: Ints) -> str:
+    """Return the warning about device events that start before their launch, "" without any.
+
+    Args:
+        lead_ns: By how much each device event starts before the call that launched it.
+    """
+    early = int((lead_ns > JITTER_NS).sum())
+    if not early:
+        return ""
+    longest = duration_text(int(lead_ns.max()))
+    return msg(
+        "reader.device_events_start_before",
+        f"{early:,} of {len(lead_ns):,} device events start before the call that launched them, by up to "
+        f"{longest}: the clocks of host and device differ by at least that, and launch delays are unknown",
+    )
 
 
 def duration_text(ns: int) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from ctypes import c_int64
 
 import numpy as np
 
-from visualprof.reader.trace import Track, TrackKind
-from visualprof.reader.trace.types import Ids, Ints, Mask, Rows
+from visualprof.reader.native import INT32, INT64, UINT8, function
+from visualprof.reader.trace import Category, Track, TrackKind
+from visualprof.reader.trace.types import Ids, Ints, Mask, Rows, Values
 
 # Tools that merge the files of several ranks put a label before each pid: `[TP00] 4000`.
 _LABEL = re.compile(r"\s*\[(?P<label>[^\[\]]{1,100})\]\s*\S")
+MAX_ID_RANGE_RATIO = 4  # if the id range exceeds this multiple of the events, ids are searched instead of tabulated
 UNKNOWN_PROCESS = -1
 MIN_VALID_SHARE = 0.99  # of the kernels of a device that start after the calls of the process that drives it
 MAX_DELAY_RATIO = 0.5  # of the median launch delays of two processes between which these decide
@@ -148,3 +151,33 @@ def match_ids(ids: Ints, process: Ids, wanted: Ints, seeker: Ids) -> Rows:
         is_match &= same | ((entry_process[first] == entry_process[last]) & ~np.isin(seeker, seeker[same]))
         first = np.where(same, exact, first)
     return np.where(is_match, order[first], -1)
+
+
+def match_launches(columns: Mapping[str, Values], tracks: Sequence[Track]) -> tuple[Rows, Rows]:
+    """Return rows of (call, device event) with the same process and correlation id; one call may launch many."""
+    corr, track, category = columns["corr"], columns["track"], columns["category"]
+    kinds = np.array([t.kind for t in tracks], np.int8)
+    process = number_track_processes(tracks)
+    calls = np.flatnonzero((corr > 0) & (kinds == TrackKind.THREAD)[track])
+    calls = calls[np.argsort(category[calls] != Category.RUNTIME, kind="stable")]
+    call_process, ids = process[track[calls]], corr[calls]
+    streams = kinds == TrackKind.STREAM
+    low, size = (int(ids.min()), int(np.ptp(ids)) + 1) if len(ids) else (1, 0)
+    native = function("vp_match_launches", c_int64, INT64, INT32, c_int64, UINT8, INT32, c_int64, c_int64, INT32, INT32)
+    if native and len(calls) and call_process.min() == call_process.max() and size <= MAX_ID_RANGE_RATIO * len(corr):
+        table = np.full(size, -1, np.int32)
+        table[ids[::-1] - low] = calls[::-1]  # the last assignment wins: that of the first call
+        src, dst = np.empty((2, len(corr)), np.int32)
+        count = native(corr, track, len(corr), streams.view(np.uint8), table, low, size, src, dst)
+        return src[:count], dst[:count]
+    device = np.flatnonzero((corr > 0) & streams[track])
+    seeker = process[track[device]]
+    if len(calls) and call_process.min() < call_process.max():
+        made = Calls(ids, call_process, columns["ts"][calls], columns["row"][calls])
+        shared = np.isin(corr[device], made.shared_ids()) & ~np.isin(seeker, made.processes)
+        rows, numbers = device[shared], np.array([t.device for t in tracks], np.int64)
+        if len(rows):
+            found = made.resolve(corr[rows], numbers[track[rows]], columns["ts"][rows], columns["row"][rows])
+            seeker[shared] = np.where(found >= 0, found, seeker[shared])
+    index = match_ids(ids, call_process, corr[device], seeker)
+    return calls[index[index >= 0]], device[index >= 0]
