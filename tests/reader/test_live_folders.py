@@ -11,7 +11,8 @@ from watchdog.events import FileCreatedEvent
 
 from tests.live_files import heartbeat, series
 from visualprof.errors import NotFound
-from visualprof.reader.logdir.listing import RunExtras, RunIndex, collect_extras, new_span, scan_profiles
+from visualprof.reader.logdir.listing import RunIndex, new_span, scan_profiles
+from visualprof.reader.logdir.run_extras import RunExtras, collect_extras
 from visualprof.reader.logdir.scan import LiveFolder, LogFile, Root, Version, roots, walk
 from visualprof.reader.logdir.watch import Watcher
 

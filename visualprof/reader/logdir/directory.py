@@ -21,11 +21,12 @@ from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.entry import Entry
 from visualprof.reader.logdir.file_index import FileIndex
-from visualprof.reader.logdir.listing import Changes, Listing, RunIndex, Span, collect_extras, new_span
+from visualprof.reader.logdir.listing import Changes, Listing, RunIndex, Span, new_span
 from visualprof.reader.logdir.open_traces import OpenTraces
 from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.remote_files import RemoteFileSource, RemoteFileSources, is_local
 from visualprof.reader.logdir.remote_folder import open_addresses
+from visualprof.reader.logdir.run_extras import collect_extras
 from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, roots, walk
 from visualprof.reader.logdir.scan_scheduler import ScanScheduler
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary

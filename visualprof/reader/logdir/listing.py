@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left, insort
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -16,26 +16,14 @@ from visualprof.errors import NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.layout import NO_RANK, RunPath, StatedRank, natural_key, parse_run_path, recording_order
 from visualprof.reader.logdir.rank_files import RankFiles
+from visualprof.reader.logdir.run_extras import RunExtras
 from visualprof.reader.logdir.same_ranks import SameRanks
-from visualprof.reader.logdir.scan import (
-    STEP_TIMES_SUFFIX,
-    LiveFolder,
-    LogFile,
-    Problem,
-    Root,
-    Verdict,
-    Version,
-    examine,
-    roots,
-    walk,
-)
+from visualprof.reader.logdir.scan import LiveFolder, LogFile, Problem, Verdict, Version, examine, roots, walk
 from visualprof.reader.logdir.summary import Failure, Summary
-from visualprof.reader.run_data.folders import DataFile, group_by_run, is_data_name
 
 # Minimum number of deleted runs that are remembered for `changes`.
 _MIN_REMEMBERED_RUNS = 1000
 
-_MINUTE_NS = 60 * 10**9
 _UNEXAMINED = Verdict("profile")
 State = Literal["waiting", "parsing", "ready", "growing", "failed"]
 
@@ -68,7 +56,7 @@ class Span(msgspec.Struct, frozen=True):
     @property
     def run(self) -> str:
         """Id of the run."""
-        return run_id(self.log_file.root, self.run_path.run)
+        return self.log_file.root.run_id(self.run_path.run)
 
     @property
     def version(self) -> Version:
@@ -88,24 +76,6 @@ class Worker(msgspec.Struct, frozen=True):
     id: str
     rank: int
     spans: tuple[Span, ...]
-
-
-class RunExtras(msgspec.Struct, frozen=True):
-    """Files of a run other than its recordings; a run may have nothing else.
-
-    Attributes:
-        root: The log directory.
-        modified_ns: Modification time of the run's folder.
-        live: Path of its `.live` folder, "" without one.
-        series: Paths of its step-time files.
-        data: Its files of run data.
-    """
-
-    root: Root
-    modified_ns: int
-    live: str = ""
-    series: tuple[str, ...] = ()
-    data: tuple[DataFile, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -354,51 +324,6 @@ def _build_worker(name: str, spans: list[Span]) -> Worker:
     return Worker(
         name, next((span.rank for span in spans_by_id.values() if span.rank >= 0), -1), tuple(spans_by_id.values())
     )
-
-
-def run_id(root: Root, path: str) -> str:
-    """Return the id of a run, given its path below the root, "." for the root itself."""
-    return f"{root.prefix}/{path}" if root.prefix and path != "." else root.prefix or path
-
-
-def collect_extras(
-    items: Iterable[LogFile | LiveFolder | Problem], recorded: Collection[str] = ()
-) -> dict[str, RunExtras]:
-    """Return the extras of runs among the results of a walk.
-
-    Args:
-        items: The results.
-        recorded: Ids of runs with recordings.
-    """
-    extras: dict[str, RunExtras] = {}
-    data: list[LogFile] = []
-    for item in items:
-        if isinstance(item, LogFile) and is_data_name(item.name):
-            data.append(item)
-        if isinstance(item, LiveFolder):
-            run = run_id(item.root, item.folder or ".")
-            series = extras[run].series if run in extras else ()
-            extras[run] = RunExtras(item.root, item.modified_ns, item.path, series)
-        elif isinstance(item, LogFile) and item.name.endswith(STEP_TIMES_SUFFIX):
-            run = run_id(item.root, item.folder or ".")
-            run_extras = extras.get(run) or RunExtras(item.root, item.version.mtime_ns)
-            extras[run] = replace(run_extras, series=(*run_extras.series, item.path))
-    _add_run_data(extras, data, recorded)
-    return extras
-
-
-def _add_run_data(extras: dict[str, RunExtras], data: Sequence[LogFile], recorded: Collection[str]) -> None:
-    """Add the files of run data to the extras of their runs."""
-    for root in {file.root for file in data}:
-        files = {file.path: file for file in data if file.root == root}
-        prefix = f"{root.prefix}/" if root.prefix else ""
-        runs = {run.removeprefix(prefix) for run in recorded if run.startswith(prefix)}
-        for folder, group in group_by_run(((file.folder, path) for path, file in files.items()), runs).items():
-            run = run_id(root, folder or ".")
-            # A file that grows changes its run once per minute only.
-            modified_ns = max(files[entry.path].version.mtime_ns for entry in group) // _MINUTE_NS * _MINUTE_NS
-            run_extras = extras.get(run) or RunExtras(root, modified_ns)
-            extras[run] = replace(run_extras, data=tuple(group), modified_ns=max(modified_ns, run_extras.modified_ns))
 
 
 def new_span(file: LogFile, verdict: Verdict = _UNEXAMINED) -> Span:

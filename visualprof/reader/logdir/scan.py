@@ -21,13 +21,7 @@ from visualprof.reader.graph_capture.files import captures_stamp, is_attached_ca
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.recognition import recognize
-from visualprof.reader.registry import (
-    LEADING_BLANKS,
-    is_json,
-    may_be_profile,
-    profile_suffixes,
-    unknown_profile,
-)
+from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, unknown_profile
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
@@ -69,6 +63,10 @@ class Root(msgspec.Struct, frozen=True):
     path: Path
     prefix: str
     address: str = ""
+
+    def run_id(self, path: str) -> str:
+        """Return the id of a run, given its path below the root, "." for the root itself."""
+        return f"{self.prefix}/{path}" if self.prefix and path != "." else self.prefix or path
 
 
 class Version(msgspec.Struct, frozen=True):

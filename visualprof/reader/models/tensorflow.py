@@ -8,7 +8,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import chain, islice
 
 from visualprof.messages import msg
 from visualprof.reader.graph import (
@@ -21,35 +20,25 @@ from visualprof.reader.graph import (
     Scope,
     Value,
     split_scopes,
-    tensor_bytes,
 )
 from visualprof.reader.models import ModelFormat
+from visualprof.reader.models.tensorflow_values import (
+    INPUT_TYPES,
+    MAX_ATTRIBUTE_CHARS,
+    WEIGHT_TYPES,
+    attribute_texts,
+    describe_output,
+    output_number,
+)
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.source import Source
 
 MAX_BYTES = 1 << 31  # protobuf's own limit
 MAX_CALL_DEPTH = 100  # nested function calls
-MAX_ATTRIBUTE_CHARS = 200
 CALL_TYPES = ("PartitionedCall", "StatefulPartitionedCall")
 # Attributes of calls, While, If and Case.
 BODY_ATTRIBUTES = ("f", "cond", "body", "then_branch", "else_branch", "branches")
-INPUT_TYPES = ("Placeholder", "PlaceholderV2", "PlaceholderWithDefault")
-WEIGHT_TYPES = ("Const", "VarHandleOp", "VariableV2", "Variable")
 SOURCE_TYPES = (*INPUT_TYPES, *WEIGHT_TYPES, "NoOp")
-# Types of types.proto; 100 more means a reference.
-DTYPES = (
-    "",
-    *"""
-    float32 float64 int32 uint8 int16 int8 string complex64 int64 bool qint8 quint8 qint32 bfloat16
-    qint16 quint16 uint16 complex128 float16 resource variant uint32 uint64 float8_e5m2
-    float8_e4m3fn
-    """.split(),
-)
-# Attributes that give the type of an output, in order of preference.
-DTYPE_ATTRIBUTES = ("DstT", "dtype", "out_type", "output_type", "Tparams", "T", "Tidx")
-BOOLEAN_TYPES = re.compile(r"(Greater|Less)(Equal)?|(Not|Approximate)?Equal|Logical\w+|Any|All|Is(Nan|Inf|Finite)")
-# Names of outputs that are always the first of their node, so that their number is the output's
-FIRST_OUTPUT_NAMES = ("output", "y")
 _Signature = tuple[dict[str, str], dict[str, str]]  # references of inputs and outputs by name
 NODE_START = re.compile(rb"\x0a.([\w.][\w./\\>-]*)\x12.([A-Z]\w*)(\x1a|\x22|\x2a|\x0a|\x12|$)", re.DOTALL)
 
@@ -208,7 +197,7 @@ class _GraphWalker:
         if is_only_call and kind in CALL_TYPES and "f" in functions:
             results = self._add_function(functions["f"], inputs, outer)
             for output in rows.used_outputs(name):
-                if (flat := _output_number(output, 0)) is not None and flat < len(results):
+                if (flat := output_number(output, 0)) is not None and flat < len(results):
                     rows.set(name, output, results[flat])
             return
         if kind == "NoOp":
@@ -216,9 +205,9 @@ class _GraphWalker:
         display_name = self._names.get(name, name) if kind in INPUT_TYPES and not outer else name
         row_of_output: dict[int | None, int] = {}
         for output in rows.used_outputs(name):
-            row_of_output[_output_number(output, len(row_of_output))] = row = rows.row(f"{name}:{output}")
-            self._builder.replace_value(row, _value(display_name, output, kind, attributes))
-        attribute_texts = _attribute_texts(message, attributes, references)
+            row_of_output[output_number(output, len(row_of_output))] = row = rows.row(f"{name}:{output}")
+            self._builder.replace_value(row, describe_output(display_name, output, kind, attributes))
+        texts = attribute_texts(message, attributes, references)
         scope = (*outer, *split_scopes(name, "/")[0])
         role = "input" if kind in INPUT_TYPES else "constant" if kind in WEIGHT_TYPES else "operator"
         body_kind: GroupKind = "function" if "f" in functions else "control"
@@ -231,7 +220,7 @@ class _GraphWalker:
             kind=role,
             inputs=inputs,
             outputs=tuple(row_of_output.values()),
-            attributes=attribute_texts,
+            attributes=texts,
             body=body,
         )
         self._builder.node(node)
@@ -334,102 +323,9 @@ def _node_name(reference: str) -> str:
     return reference.removeprefix("^").partition(":")[0]
 
 
-def _output_number(output: str, position: int | None) -> int | None:
-    """Return the number of an output.
-
-    It is 1 for `1` and `output:1`, 0 for another name at the first position, else `None`.
-    """
-    name, _, number = output.rpartition(":")
-    return (
-        int(number) if number.isdigit() and (not name or name in FIRST_OUTPUT_NAMES) else 0 if position == 0 else None
-    )
-
-
 def _functions(attribute: Message) -> list[str]:
     """Return the names of the functions in an attribute."""
     return [m.text(1) for m in (attribute.message(10), *attribute.message(1).messages(9)) if 1 in m]
-
-
-def _value(name: str, output: str, kind: str, attributes: Mapping[str, Message]) -> Value:
-    """Return an output, described by the attributes of its node."""
-    if kind == "Const":
-        tensor = attributes.get("value", Message()).message(8)
-        dtype, shape = _dtype(tensor.number(1)), _shape(tensor.message(2))
-        return Value(name, dtype, shape, tensor_bytes(dtype, shape))
-    held = {n: attributes[n].message(1) for n in ("_output_shapes", "output_shapes", "Tout", "T") if n in attributes}
-    shapes = [_shape(m) for n in held if n.endswith("shapes") for m in held[n].messages(7)]
-    types = [code for n in held if n.startswith("T") for code in held[n].numbers(6)]
-    flat = 0 if len(shapes) == 1 else _output_number(output, None)
-    label = name if flat == 0 else f"{name}:{output if flat is None else flat}"
-    shape = shapes[flat] if flat is not None and flat < len(shapes) else None
-    if kind in (*INPUT_TYPES, *WEIGHT_TYPES) and "shape" in attributes:
-        shape = _shape(attributes["shape"].message(7))
-    dtype = _dtype(next((attributes[n].number(6) for n in DTYPE_ATTRIBUTES if n in attributes), 0))
-    if types:
-        dtype = _dtype(types[flat]) if flat is not None and flat < len(types) else ""
-    dtype = "bool" if BOOLEAN_TYPES.fullmatch(kind) else dtype
-    return Value(label, dtype, shape, tensor_bytes(dtype, shape))
-
-
-def _dtype(code: int) -> str:
-    """Return a type; references have the type that they refer to."""
-    return DTYPES[code % 100] if code % 100 < len(DTYPES) else f"type {code}"
-
-
-def _shape(message: Message) -> tuple[int | str, ...] | None:
-    if message.number(3):
-        return None
-    return tuple("?" if (size := m.number(1)) < 0 else size for m in message.messages(2))
-
-
-def _attribute_texts(message: Message, attributes: Mapping[str, Message], references: Sequence[str]) -> dict[str, str]:
-    """Return the attributes that are not internal to the framework, the device, and the control inputs."""
-    texts = {
-        name: _text(attribute)[:MAX_ATTRIBUTE_CHARS]
-        for name, attribute in attributes.items()
-        if not name.startswith("_")
-    }
-    control_inputs = ", ".join(r[1:] for r in references if r.startswith("^"))
-    return texts | {
-        n: t[:MAX_ATTRIBUTE_CHARS] for n, t in (("device", message.text(4)), ("after", control_inputs)) if t
-    }
-
-
-def _text(attribute: Message) -> str:
-    """Return an attribute as text, from the field that is set."""
-    if 4 in attribute:
-        return f"{attribute.real(4):g}"
-    if 8 in attribute:
-        tensor = attribute.message(8)
-        return f"{_dtype(tensor.number(1))}[{_sizes(tensor.message(2))}]"
-    if 1 in attribute:
-        return str(list(_list_items(attribute.message(1))))
-    if 7 in attribute:
-        return f"[{_sizes(attribute.message(7))}]"
-    if 6 in attribute:
-        return _dtype(attribute.number(6))
-    if 5 in attribute:
-        return str(bool(attribute.number(5)))
-    return str(attribute.number(3)) if 3 in attribute else attribute.text(2) or attribute.message(10).text(1)
-
-
-def _list_items(message: Message) -> Iterator[object]:
-    """Return the items of a list, at most `MAX_ATTRIBUTE_CHARS`."""
-    items = chain(
-        message.texts(2),
-        message.numbers(3),
-        (round(f, 6) for f in message.reals(4)),
-        map(bool, message.numbers(5)),
-        map(_dtype, message.numbers(6)),
-        (f"[{_sizes(m)}]" for m in message.messages(7)),
-        (m.text(1) for m in message.messages(9)),
-    )
-    return islice(items, MAX_ATTRIBUTE_CHARS)
-
-
-def _sizes(shape: Message) -> str:
-    sizes = _shape(shape)
-    return "?" if sizes is None else ",".join(map(str, sizes))
 
 
 MODEL = ModelFormat("tensorflow", "TensorFlow SavedModel and GraphDef .pb", 14, sniff, read, shared_suffixes=(".pb",))

@@ -21,7 +21,8 @@ from visualprof.capture import live as files
 from visualprof.capture.options import CaptureBusy, CaptureError
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
-from visualprof.reader.logdir.listing import Run, RunExtras
+from visualprof.reader.logdir.listing import Run
+from visualprof.reader.logdir.run_extras import RunExtras
 from visualprof.reader.logdir.scan import is_real_subfolder
 from visualprof.reader.results.steps import RecordingReason, StepTimes, read_step_times
 from visualprof.server.identity import current_principal
