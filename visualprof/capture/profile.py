@@ -46,10 +46,8 @@ def profile(
     """Record some steps of training or inference into the folder that visualprof watches.
 
     As decorator, each call is a step unless the function calls `step`; as `with`, each `p.step()` ends a step. After
-    `wait`
-    and `warmup` steps without a profiler, `steps` are recorded, `repeat` times in all. If the loop ends earlier, the
-    file
-    is shorter.
+    `wait` and `warmup` steps without a profiler, `steps` are recorded, `repeat` times in all. If the loop ends earlier,
+    the file is shorter.
 
     Args:
         logdir: Folder; the file is `<logdir>/<run>/<worker>.step<n>.<kind>.gz`.

@@ -84,19 +84,8 @@ def run_local_task(
         (work.out / "search.json").write_bytes(earlier_trials)
     progress, log = TaskProgress(lambda _: None, lambda: None), _EchoingLog(work.log, say)
     monitor = Monitor(work.monitor, request.monitor_interval_s, Nvml(), [spec.device] if spec.device != "cpu" else [])
-    runner = StageRunner(
-        work=work,
-        device=spec.device,
-        timeout_s=request.timeout_s,
-        python=Path(runtime.python),
-        prefixes=machine.prefixes_for(runtime.python, all_interpreters=True),
-        level=machine.capabilities.sandbox,
-        memory_bytes=memory_bytes,
-        monitor=monitor,
-        log=log,
-        progress=progress,
-        check=lambda: None,
-        on_child_start=lambda _: None,
+    runner = _create_runner(
+        request, work, machine, runtime, memory_bytes=memory_bytes, monitor=monitor, log=log, progress=progress
     )
     started_ns, deadline, outcome = time.time_ns(), time.monotonic() + request.timeout_s, SUCCEEDED
     try:
@@ -114,6 +103,34 @@ def run_local_task(
         env = describe_environment(spec, {"agent": "", "agent_id": ""}, machine, progress)
         complete_result(work, lease, outcome, progress, env, started_ns)
     return work.out
+
+
+def _create_runner(
+    request: Request,
+    work: WorkFolder,
+    machine: Machine,
+    runtime: Runtime,
+    *,
+    memory_bytes: int,
+    monitor: Monitor,
+    log: CappedLog,
+    progress: TaskProgress,
+) -> StageRunner:
+    """Return the runner of stages of the first run configuration."""
+    return StageRunner(
+        work=work,
+        device=request.specs[0].device,
+        timeout_s=request.timeout_s,
+        python=Path(runtime.python),
+        prefixes=machine.prefixes_for(runtime.python, all_interpreters=True),
+        level=machine.capabilities.sandbox,
+        memory_bytes=memory_bytes,
+        monitor=monitor,
+        log=log,
+        progress=progress,
+        check=lambda: None,
+        on_child_start=lambda _: None,
+    )
 
 
 def _require_runtime(machine: Machine, spec: Spec) -> Runtime:

@@ -17,6 +17,7 @@ _OF_PEOPLE = ("failures", "codes", "api_tokens", "sessions")
 def upgrade() -> None:
     """Add the tables, without users."""
     _people()
+    _log_ins()
     _projects()
     _owners()
     _log()
@@ -30,7 +31,7 @@ def downgrade() -> None:
 
 
 def _people() -> None:
-    """Create the tables of users, sessions, tokens, and failed log-ins."""
+    """Create the tables of users, sessions and tokens."""
     op.create_table(
         "users",
         sa.Column("id", sa.String(length=32), nullable=False),
@@ -73,6 +74,10 @@ def _people() -> None:
         sa.UniqueConstraint("id"),
     )
     op.create_index(op.f("ix_api_tokens_user"), "api_tokens", ["user"], unique=False)
+
+
+def _log_ins() -> None:
+    """Create the tables of codes for log-ins, and of failed log-ins."""
     op.create_table(
         "codes",
         sa.Column("sha256", sa.String(length=64), nullable=False),
