@@ -23,7 +23,7 @@ from tests.conftest import ROOT
 torch = pytest.importorskip("torch")
 
 from visualprof import capture  # noqa: E402
-from visualprof.capture import CaptureError, CaptureWarning, Options, live, session  # noqa: E402
+from visualprof.capture import CaptureError, CaptureWarning, Options, live, notes, session  # noqa: E402
 from visualprof.capture.ask import ask  # noqa: E402
 from visualprof.capture.files import Worker  # noqa: E402
 from visualprof.capture.live import Ack, Heartbeat, RecordingOptions, Request  # noqa: E402
@@ -247,12 +247,12 @@ def test_invalid_and_old_requests_are_reported(
         expires_ns=1,
     )
     aside = path.with_name("aside")
-    live.write(aside, old)
+    notes.write(aside, old)
     os.utime(aside, (time.time() - 60, time.time() - 60))  # by the clock of the disk
     aside.replace(path)
     until(heard("a request of page came too late"), each=stepping)
-    live.write(path, replace(old, id="a2", workers=["somebody_1"], expires_ns=1 << 62))
-    live.write(path, replace(old, id="a3", expires_ns=1 << 62))
+    notes.write(path, replace(old, id="a2", workers=["somebody_1"], expires_ns=1 << 62))
+    notes.write(path, replace(old, id="a3", expires_ns=1 << 62))
     until(lambda: live.answer(tmp_path / "run", replace(old, id="a3"), found.worker), each=stepping)
     assert live.answer(tmp_path / "run", replace(old, id="a2"), found.worker) is None
 

@@ -50,7 +50,7 @@ def put(run: Path, *said: Heartbeat | Request | Ack, worker: str = "") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for one in said:
         name = f"{one.worker}.json" if isinstance(one, Heartbeat) else f"ack.{worker}.json"
-        live.write(folder / (live.REQUEST if isinstance(one, Request) else name), one)
+        notes.write(folder / (live.REQUEST if isinstance(one, Request) else name), one)
 
 
 def lively(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -257,14 +257,14 @@ def test_an_incomplete_character_is_invalid(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no links and pipes")
 def test_links_and_pipes_are_not_followed(tmp_path: Path) -> None:
     secret = tmp_path / "secret.json"
-    live.write(secret, beat())
+    notes.write(secret, beat())
     run = tmp_path / "run"
     put(run, beat(1))
     (run / live.FOLDER / f"{beat().worker}.json").symlink_to(secret)
     os.mkfifo(run / live.FOLDER / "pipe_1.json")
     (run / live.FOLDER / "other_name.json").write_bytes(secret.read_bytes())  # a heartbeat under another's name
     assert live.beats(run) == [beat(1)]
-    live.write(run / live.FOLDER / f"{beat().worker}.json", beat(step=7))
+    notes.write(run / live.FOLDER / f"{beat().worker}.json", beat(step=7))
     assert live.read(secret, Heartbeat) == beat()
     assert live.beats(run)[0] == replace(beat(), step=7)
     (tmp_path / "linked").mkdir()

@@ -150,13 +150,13 @@ def test_an_answer_that_could_not_be_written_is_written_later(tmp_path: Path, mo
         t_ns=at,
         expires_ns=at + 60 * S,
     )
-    really = live.write
-    monkeypatch.setattr(live, "write", lambda *_: (_ for _ in ()).throw(LOST))
+    really = notes.write
+    monkeypatch.setattr(notes, "write", lambda *_: (_ for _ in ()).throw(LOST))
     with pytest.warns(CaptureWarning, match="is again"):
         rank.consider(asked, 3)
     rank.settle()
     assert live.answer(place.folder, asked, "rank0_near_7") is None
-    monkeypatch.setattr(live, "write", really)
+    monkeypatch.setattr(notes, "write", really)
     rank.settle()
     ack = live.answer(place.folder, asked, "rank0_near_7")
     assert ack

@@ -27,7 +27,7 @@ from visualprof.remote.agent.work import followed_folder
 from visualprof.remote.agent.work import run_mirror as agents
 from visualprof.remote.agent.work.run_mirror import RunMirror
 from visualprof.remote.queue.service import JobService
-from visualprof.server import mirrored_files
+from visualprof.server import followed_runs, mirrored_files
 
 NAME = "rank0_node7_40.step1300.pt.trace.json.gz"
 
@@ -385,6 +385,7 @@ def test_of_thousands_of_folders_and_files_the_newest_count(far: Far, monkeypatc
 
 
 def test_a_rejected_file_stays_and_the_reason_is_reported(far: Far, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(followed_runs, "MAX_FILE_BYTES", 10)
     monkeypatch.setattr(mirrored_files, "MAX_FILE_BYTES", 10)
     recording(far.runs / "job")
     heartbeat(far.runs / "job", 0)

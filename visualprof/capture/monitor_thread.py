@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Protocol
 
-from visualprof.capture import files, live
+from visualprof.capture import files, live, notes
 from visualprof.capture.ask import ask
 from visualprof.capture.files import warn
 from visualprof.capture.live import Heartbeat, RecordingOptions, Request
@@ -150,7 +150,7 @@ class BackgroundThread:
         if due:
             self._beaten = now, reported
             beat = self._beat(reported, now)
-            live.write(self._path, beat)
+            notes.write(self._path, beat)
             if self._watcher:
                 self._watcher.flush()
             if not state:

@@ -8,7 +8,7 @@ from collections import deque
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from visualprof.capture import live, session
+from visualprof.capture import live, notes, session
 from visualprof.capture.files import Worker, warn
 from visualprof.capture.live import Ack, Request
 from visualprof.capture.options import CaptureError, Options
@@ -186,7 +186,7 @@ class RequestHandler:
     def _say(self) -> None:
         sent = self.ack
         try:
-            live.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", sent)
+            notes.write(self._place.folder / live.FOLDER / f"ack.{self._place.worker.name}.json", sent)
         except OSError as error:
             if not self._unsaid:
                 self._unsaid = True

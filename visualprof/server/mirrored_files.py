@@ -98,15 +98,15 @@ def save_live_file(run: Path, name: str, text: str, shift_ns: int, want: list[st
             and live.is_sound(asked)
             and not (current and (current.id == asked.id or current.t_ns > asked.t_ns + shift_ns))
         ):
-            live.write(path, _shift_times(asked, shift_ns))
+            notes.write(path, _shift_times(asked, shift_ns))
     elif name.startswith("ack."):
         ack = notes.decode(text, live.Ack)
         if ack and (delivered := _delivered_ack(run, _shift_times(ack, shift_ns), want)) != live.read(path, live.Ack):
-            live.write(path, delivered)
+            notes.write(path, delivered)
     else:
         beat = notes.decode(text, live.Heartbeat)
         if beat and f"{beat.worker}.json" == name:
-            live.write(path, _shift_times(beat, shift_ns))
+            notes.write(path, _shift_times(beat, shift_ns))
 
 
 def _delivered_ack(run: Path, ack: live.Ack, want: list[str]) -> live.Ack:
@@ -136,7 +136,7 @@ def pending_request(run: Path, theirs: live.Request | None, ahead_ns: int) -> st
         return None
     fresh = renew_starts(asked, live.beats(run))
     if fresh != asked:
-        live.write(run / LIVE_FOLDER / live.REQUEST, fresh)
+        notes.write(run / LIVE_FOLDER / live.REQUEST, fresh)
     return msgspec.json.encode(_shift_times(fresh, ahead_ns)).decode()
 
 

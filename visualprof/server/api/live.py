@@ -18,6 +18,7 @@ import numpy as np
 from msgspec import Meta
 
 from visualprof.capture import live as files
+from visualprof.capture.ask import ask
 from visualprof.capture.options import CaptureBusy, CaptureError
 from visualprof.errors import Forbidden, NotFound
 from visualprof.messages import msg
@@ -239,9 +240,7 @@ class Live(Resource):
             )
         folder = Path(run.extras.live).parent
         try:
-            recording = files.ask(
-                folder, files.RecordingOptions(body.steps, body.memory, body.shapes, body.stacks), "page"
-            )
+            recording = ask(folder, files.RecordingOptions(body.steps, body.memory, body.shapes, body.stacks), "page")
         except CaptureError as error:
             raise CaptureBusy(error.error, error.hint) from error
         with self._lock:
