@@ -160,6 +160,7 @@ def test_a_script_that_records_already_refuses(rank: RequestHandler, tmp_path: P
         for _ in range(2):
             work()
             p.step()
+    p.files()
 
 
 def test_recordings_of_the_watch_are_marked(rank: RequestHandler) -> None:
