@@ -24,6 +24,7 @@ from visualprof.remote.queue.errors import InvalidResult, StoreUnavailable
 from visualprof.remote.queue.model_registration import register_model, store_local_files
 from visualprof.remote.queue.service import JobService
 from visualprof.remote.queue.settings import QueueSettings
+from visualprof.remote.queue.store import blob_cache
 from visualprof.remote.queue.store import s3 as s3_module
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.model_records import Origin, Requester
@@ -193,7 +194,7 @@ def test_a_file_that_changes_while_it_is_verified_is_not_stored(
 def test_copies_are_bounded_the_least_recently_used_goes_first(
     url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "_IN_USE_NS", 0)
+    monkeypatch.setattr(blob_cache, "_IN_USE_NS", 0)
     bucket = Bucket(tmp_path, Signer(b"secret"), parse_bucket_url(url), 2 * MIB)
     blobs: list[str] = []
     for letter in (b"a", b"b", b"c"):

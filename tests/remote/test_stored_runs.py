@@ -19,7 +19,7 @@ from tests.conftest import until
 from tests.results import point
 from tests.server_settings import server_settings
 from tests.swift import Swift
-from visualprof.remote.queue.store import s3 as s3_module
+from visualprof.remote.queue.store import blob_cache
 from visualprof.remote.queue.store.bucket_url import parse_bucket_url
 from visualprof.remote.queue.store.tables import artifacts
 from visualprof.remote.queue.tasks import maintenance as upkeep_module
@@ -175,7 +175,7 @@ def test_a_server_on_an_empty_disk_shows_all_runs(start: Start) -> None:
 def test_the_least_recently_used_copies_are_evicted_and_fetched_again(
     start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
+    monkeypatch.setattr(blob_cache, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
     run = measured(first)
     answer = first.patiently(overview(run))
@@ -190,7 +190,7 @@ def test_the_least_recently_used_copies_are_evicted_and_fetched_again(
 
 @pytest.mark.long
 def test_files_being_read_are_not_evicted(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(s3_module, "_IN_USE_NS", 10**9)
+    monkeypatch.setattr(blob_cache, "_IN_USE_NS", 10**9)
     first = start("first", cache_bytes=1)
     busy: set[str] = set()
     first.server.job_service.busy_paths = lambda: busy

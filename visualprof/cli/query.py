@@ -116,7 +116,7 @@ def _format_of(output: str | None) -> str:
 
 def _warnings_about(paths: Sequence[str], sources: Sequence[Source]) -> list[str]:
     """Return the warnings about the traces and the files that were not read, without repetition."""
-    from visualprof.cli.view import skipped_files
+    from visualprof.cli._worker_files import skipped_files
 
     skipped = [text for path in paths for text in skipped_files(path)]
     prefixes = (f"{source.name}: " if len(sources) > 1 else "" for source in sources)
