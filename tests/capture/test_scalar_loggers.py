@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from visualprof.cli.view import run_data_below
+from visualprof.cli._subjects import run_data_below
 
 # The modules that are imported, and what stands for them where they are not installed.
 PACKAGES: dict[str, dict[str, Any]] = {

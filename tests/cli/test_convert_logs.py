@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from visualprof.cli import main
-from visualprof.cli.view import run_data_below
+from visualprof.cli._subjects import run_data_below
 from visualprof.reader.protobuf import Message
 from visualprof.reader.run_data import events
 from visualprof.reader.run_data.event_file import EventFile
