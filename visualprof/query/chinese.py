@@ -265,6 +265,29 @@ reserved 事件之后设备上已保留的内存。
 address 地址。
 event_id 该内存事件发生时所处的事件。
 """,
+    "block": """
+内存快照中的块，包括早于历史的块。
+id 块在其 trace 中的编号。
+ts 分配时间，从 trace 的第一个事件算起；早于历史的块为 NULL。
+freed_ts 释放时间；在历史中未释放时为 NULL。
+lifetime 从分配到释放的时间。
+entry 分配该块的记录序号，每个设备从 0 开始；早于历史的块为 NULL。
+freed_entry 释放该块的记录序号。
+requested 程序请求的字节数。
+bytes 块的大小（向上取整）。
+exact 块的大小是否已知；否则为下限。
+device 设备。
+address 地址。
+pool 内存池：default，或私有内存池的两个编号。
+stream 流的地址；默认流为 0x0。
+line 分配该块的程序行：您自己源码中最内层的栈帧。
+function 分配该块的函数。
+module 模块 `forward` 调用链（按源码行）。
+category 内存的用途，见 docs/zh/views/snapshot.md。
+stack 分配时的栈帧，每行一个，最内层在前。
+free_stack 释放时的栈帧。
+step 分配该块的步的名称。
+""",
     "meta": """
 采集结果的基本信息。
 key 信息名称，例如 framework、host、world_size 或 warning。

@@ -265,6 +265,29 @@ reserved bytes Reserved memory of the device after the event.
 address word Address.
 event_id id Event during which it happened.
 """,
+    "block": """
+Blocks of a memory snapshot, those older than its history included.
+id id Number of the block in its trace.
+ts ns Time of the allocation, counted from the first event of the trace; NULL for blocks older than the history.
+freed_ts ns Time of the release; NULL if it was not released in the history.
+lifetime ns Time from allocation to release.
+entry count Entry of the history that allocated it, from 0 on its device; NULL for blocks older than the history.
+freed_entry count Entry that released it.
+requested bytes Bytes that the program requested.
+bytes bytes Size of the block, which is rounded up.
+exact flag Whether the size is known; it is a lower bound otherwise.
+device id Device.
+address word Address.
+pool word Memory pool: default, or the two numbers of a private pool.
+stream word Address of the stream; 0x0 for the default stream.
+line name Line of the program that allocated it: the innermost frame of your own source.
+function name Function that allocated it.
+module name Chain of the `forward` calls of modules, by their lines.
+category word Role of the memory, see docs/views/snapshot.md.
+stack text Frames of the allocation, the innermost first, one per line.
+free_stack text Frames of the release.
+step name Name of the step that allocated it.
+""",
     "meta": """
 Facts about the recording.
 key word Name of the fact, such as framework, host, world_size or warning.

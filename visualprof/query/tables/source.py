@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from visualprof.query.tables import events, facts
+from visualprof.query.tables import blocks, events, facts
 from visualprof.query.tables.columns import Builder, Values
 from visualprof.reader.trace import Trace
 
@@ -26,6 +26,7 @@ TABLES: dict[str, type[events.EventTable] | type[facts.Facts]] = {
     "gap": facts.GapTable,
     "allocation": facts.AllocationTable,
     "memory": facts.MemoryTable,
+    "block": blocks.BlockTable,
     "meta": facts.MetaTable,
 }
 
