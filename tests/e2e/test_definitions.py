@@ -47,6 +47,7 @@ def test_every_card_of_a_page_opens_its_definition(samples: Dashboard, visit: Vi
     else:
         page = visit(samples, name, size=(1440, 900))
         expect(page.locator("main h1, main h2").first).to_be_visible()
+    page.wait_for_load_state("networkidle")  # some cards come after the first picture
     english = definitions(page)
     assert english or name in WITHOUT_RUN
     assert {head: text for head, text in english.items() if CHINESE.search(text)} == {}

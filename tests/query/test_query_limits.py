@@ -115,6 +115,12 @@ def test_a_statement_is_interrupted_and_the_process_lives(process: QueryProcess)
     assert process.query(message("SELECT 1"), 30)[0].rows == 1
 
 
+def test_a_time_limit_that_ends_before_the_statement_starts_is_not_forgotten(process: QueryProcess) -> None:
+    with pytest.raises(QueryFailed, match="too long"):
+        process.query(message(ENDLESS, interrupt_s=0), 30)
+    assert process.is_alive()
+
+
 def test_a_statement_that_ignores_the_interrupt_is_killed(process: QueryProcess) -> None:
     with pytest.raises(QueryStopped, match="too long"):
         process.query(message(ENDLESS), 0.2)

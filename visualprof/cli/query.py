@@ -13,6 +13,7 @@ import argparse
 import importlib
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -99,12 +100,8 @@ def run(args: argparse.Namespace) -> int:
         unrestricted=args.unrestricted,
         before_threads=None if args.unrestricted else _limit_resources,
     )
-    timer = engine.stop_after(args.timeout)
-    try:
+    with closing(engine), engine.time_limit(args.timeout):
         _write(engine, sql, parameters, args)
-    finally:
-        timer.cancel()
-        engine.close()
     return 0
 
 

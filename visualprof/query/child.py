@@ -84,11 +84,8 @@ class _State:
             if isinstance(message, CountMessage):
                 return Head(locked=self.locked), msgspec.json.encode(self.engine.row_counts())
             sandbox.limit_processor_time(sandbox.CPU_MARGIN_S)
-            timer = self.engine.stop_after(message.interrupt_s)
-            try:
+            with self.engine.time_limit(message.interrupt_s):
                 return self._parquet(message) if message.format == "parquet" else self._rows(message)
-            finally:
-                timer.cancel()
         except VisualprofError as error:
             return Head(error=error.error, hint=error.hint, status=error.status, locked=self.locked), b""
         except MemoryError:

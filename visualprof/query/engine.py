@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection, DuckDBPyRelation
 
 MAX_SQL_CHARS = 64_000
+INTERRUPT_INTERVAL_S = 0.1
 MEMORY_LIMIT_MB, MEMORY_PER_TRACE_MB = 512, 8  # for one trace, and for each further one: its joins reserve memory
 # Settings of a connection. `lock_configuration` follows when everything is set.
 SETTINGS: Mapping[str, str | int] = {
@@ -174,12 +176,27 @@ class Engine:
         """Stop the running statement. Any thread may call this."""
         self._connection.interrupt()
 
-    def stop_after(self, seconds: float) -> threading.Timer:
-        """Interrupt the running statement after some time, unless the returned timer is canceled."""
-        timer = threading.Timer(seconds, self.interrupt)
-        timer.daemon = True
-        timer.start()
-        return timer
+    @contextmanager
+    def time_limit(self, seconds: float) -> Iterator[None]:
+        """Interrupt the statements of the block after some time.
+
+        DuckDB forgets an interrupt that precedes the start of its statement, so the interrupt is repeated.
+        """
+        ended = threading.Event()
+
+        def interrupt() -> None:
+            delay = seconds
+            while not ended.wait(delay):
+                self.interrupt()
+                delay = INTERRUPT_INTERVAL_S
+
+        thread = threading.Thread(target=interrupt, name="query time limit", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
 
     def close(self) -> None:
         """Close the connection."""
