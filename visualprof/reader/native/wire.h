@@ -8,12 +8,21 @@
 /* Reads a number of at most ten bytes. Returns its end, or NULL if it is incomplete. */
 static inline const uint8_t *varint(const uint8_t *p, const uint8_t *end, uint64_t *value)
 {
+    if (p < end && *p < 128) { /* almost all numbers */
+        *value = *p;
+        return p + 1;
+    }
     *value = 0;
     for (int shift = 0; p < end && shift < 70; shift += 7) {
         *value |= (uint64_t)(*p & 127) << shift;
         if (*p++ < 128) return p;
     }
     return NULL;
+}
+
+static inline uint32_t little_endian(const uint8_t *p)
+{
+    return p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24;
 }
 
 /*
@@ -39,12 +48,13 @@ static inline const uint8_t *field(const uint8_t *data, const uint8_t *p, const 
         *value = p - data;
         return p + *size;
     }
-    size_t width = kind == 1 ? 8 : kind == 5 ? 4 : 0;
-    if (!width || width > (size_t)(end - p)) return NULL;
-    number = 0;
-    for (size_t i = 0; i < width; i++) number |= (uint64_t)p[i] << 8 * i;
-    *value = (int64_t)number;
-    return p + width;
+    if (kind == 1 && end - p >= 8) {
+        *value = (int64_t)(little_endian(p) | (uint64_t)little_endian(p + 4) << 32);
+        return p + 8;
+    }
+    if (kind != 5 || end - p < 4) return NULL;
+    *value = little_endian(p);
+    return p + 4;
 }
 
 #endif

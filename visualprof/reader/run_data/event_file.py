@@ -19,7 +19,7 @@ from visualprof.reader.run_data.framing import MAX_SEARCH_BYTES, Frames, Kind, f
 from visualprof.reader.run_data.rows import ParsedRecords, RestartMark, ValueRows
 from visualprof.reader.trace.types import Ints, Mask, Values
 
-PIECE_BYTES = 8 << 20
+PIECE_BYTES = 2 << 20
 MAX_TAGS, MAX_TAG_BYTES = 100_000, 1024
 MAX_DAMAGES = 1000  # after which the rest of a file is not read
 _HEAD_BYTES = 4096  # compared to notice that a file was replaced
