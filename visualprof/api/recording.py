@@ -109,6 +109,11 @@ class OpenedProfile:
         """Return the gaps between device work as a pandas frame: the table `gap`."""
         return self.table("gap")
 
+    @property
+    def scalars(self) -> pd.DataFrame:
+        """Return the logged scalars as a pandas frame: the table `scalar`."""
+        return self.table("scalar")
+
     def table(self, name: str, columns: Sequence[str] = ()) -> pd.DataFrame:
         """Return a table of docs/query-schema.md as a pandas frame.
 

@@ -11,9 +11,11 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import os
 import sys
 import time
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from visualprof.query.engine import Cursor, Engine
     from visualprof.query.tables import Source
+    from visualprof.reader.run_data.run import RunData
     from visualprof.views.answers.kinds import Kind
 
 DEFAULT_ROWS = 1000  # of a table on a terminal
@@ -171,16 +174,40 @@ def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "") -
     """Return the traces of some profiles or runs, one per worker."""
     from visualprof.cli._worker_files import file_of, files_of, open_worker
     from visualprof.query.tables import Source
+    from visualprof.reader.run_data.folders import is_data_name
+    from visualprof.reader.trace.builder import TraceBuilder
 
     sources: list[Source] = []
     for path in paths:
-        workers = files_of(path, step_range)
+        read_data = partial(_run_data, path)
+        try:
+            workers = [] if is_data_name(Path(path).name) else files_of(path, step_range)
+        except NotFound:
+            if not _has_run_data(path):
+                raise
+            workers = []
+        if not workers:
+            sources.append(Source(TraceBuilder("").build(), Path(path).name, read_run_data=read_data))
+            continue
         files = [file_of(workers, worker, "", path)] if worker else [spans[0] for _, spans in workers]
         for number, file in enumerate(files):
             trace = open_worker(file)
             rank = None if trace.meta.rank >= 0 or len(files) == 1 else number
-            sources.append(Source(trace, file.name, rank))
+            sources.append(Source(trace, file.name, rank, (lambda: None) if number else read_data))
     return sources
+
+
+def _run_data(path: str) -> RunData | None:
+    """Return the run data in a folder or an event file, `None` for other files and folders without run data."""
+    from visualprof.cli._subjects import run_data_below
+
+    return run_data_below(path) if _has_run_data(path) else None
+
+
+def _has_run_data(path: str) -> bool:
+    from visualprof.reader.run_data.folders import is_data_name
+
+    return is_data_name(Path(path).name) or any(is_data_name(name) for _, _, names in os.walk(path) for name in names)
 
 
 def _write(engine: Engine, sql: str, parameters: Mapping[str, Any], args: argparse.Namespace) -> None:

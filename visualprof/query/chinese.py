@@ -293,6 +293,14 @@ step 分配该块的步的名称。
 key 信息名称，例如 framework、host、world_size 或 warning。
 value 文本形式的值。
 """,
+    "scalar": """
+训练程序记录的标量，不含被重启取代的数据点，见 docs/views/scalars.md。
+tag 标签。
+run 运行目录下的子目录，`.` 为运行自己的目录；并行写入时附带文件名。
+step 步。
+wall_time_s Unix 时间，单位为秒。
+value 数值；NaN 为 NULL。
+""",
     "trace": """
 已打开的 trace。
 id trace 的编号，等于 `trace`。

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from visualprof.query.tables import blocks, events, facts
 from visualprof.query.tables.columns import Builder, Values
+from visualprof.query.tables.run_data import ScalarTable
+from visualprof.reader.run_data.run import RunData
 from visualprof.reader.trace import Trace
 
 TABLES: dict[str, type[events.EventTable] | type[facts.Facts]] = {
@@ -38,10 +42,17 @@ class Source:
         trace: The trace.
         name: Name of the trace in the table `trace`.
         rank: Rank in the column `rank`; by default that of the trace, `None` if unknown.
+        read_run_data: Return the run data next to the trace, `None` without any. Called when a query needs it.
     """
 
-    def __init__(self, trace: Trace, name: str, rank: int | None = None) -> None:
-        self.trace, self.name = trace, name
+    def __init__(
+        self,
+        trace: Trace,
+        name: str,
+        rank: int | None = None,
+        read_run_data: Callable[[], RunData | None] = lambda: None,
+    ) -> None:
+        self.trace, self.name, self._read_run_data = trace, name, read_run_data
         self.rank = rank if rank is not None else trace.meta.rank if trace.meta.rank >= 0 else None
         self._builders: dict[str, dict[str, Builder]] = {}
         self._values: dict[tuple[str, str], Values | None] = {}
@@ -51,7 +62,10 @@ class Source:
         key = table, name
         if key not in self._values:
             if table not in self._builders:
-                self._builders[table] = TABLES[table](self.trace).builders()
+                if table == "scalar":
+                    self._builders[table] = ScalarTable(self._read_run_data()).builders()
+                else:
+                    self._builders[table] = TABLES[table](self.trace).builders()
             builder = self._builders[table].get(name)
             self._values[key] = builder() if builder else None
         return self._values[key]

@@ -1,0 +1,60 @@
+"""The table of the run data next to a trace: scalars that the training program logged."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+
+from visualprof.query.tables.columns import Builder, Values
+from visualprof.reader.run_data.join import JoinedPoints
+from visualprof.reader.run_data.rows import unix_seconds
+from visualprof.reader.run_data.run import RunData, ScalarTag
+from visualprof.reader.trace import Ids
+from visualprof.views.scalars import line_name
+
+
+class ScalarTable:
+    """Every point of every tag that no restart replaced, by tag, line and step.
+
+    Args:
+        data: The run data, `None` without any.
+    """
+
+    def __init__(self, data: RunData | None) -> None:
+        self._data = data
+
+    def builders(self) -> dict[str, Builder]:
+        """Return the functions that build the columns, by name."""
+        return {
+            "tag": lambda: self._names(lambda row: row.tag),
+            "run": lambda: self._names(lambda row: line_name(row.line, row.writer)),
+            "step": lambda: self._numbers(lambda part: part.points.step),
+            "wall_time_s": lambda: self._numbers(lambda part: unix_seconds(part.points.wall_ns)),
+            "value": lambda: self._numbers(lambda part: part.points.value.astype(np.float64)),
+        }
+
+    @cached_property
+    def _rows(self) -> list[ScalarTag]:
+        return self._data.scalar_tags() if self._data else []
+
+    @cached_property
+    def _parts(self) -> list[JoinedPoints]:
+        """The points of each row."""
+        if self._data is None:
+            return []
+        lines = {(row.line, row.tag) for row in self._rows}
+        points = {key: self._data.points(*key) for key in lines}
+        parts = [(row, points[row.line, row.tag]) for row in self._rows]
+        return [next(part for part in files if row.writer in ("", part.file)) for row, files in parts]
+
+    def _names(self, name: Callable[[ScalarTag], str]) -> Values:
+        numbers: Ids = np.arange(len(self._rows), dtype=np.int32)
+        counts = [len(part.points.step) for part in self._parts]
+        return Values(np.repeat(numbers, counts), "text", texts=[name(row) for row in self._rows])
+
+    def _numbers(self, column: Callable[[JoinedPoints], Any]) -> Values:
+        columns = [column(part) for part in self._parts]
+        return Values(np.concatenate(columns) if columns else np.zeros(0))
