@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
+from importlib import import_module
 from pathlib import Path
 
 import numpy as np
@@ -119,6 +120,14 @@ def test_the_overview_is_readable(trace: Path, capfd: pytest.CaptureFixture[str]
     assert status == 0
     assert "STEPS" in out
     assert "ENVIRONMENT" in out
+
+
+def test_help_lists_each_command_with_the_first_line_of_its_docstring(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    listed = dict(re.findall(r"^  (\S+) +(\S.*)$", capfd.readouterr().out.partition("commands:\n")[2], re.MULTILINE))
+    modules = {name: import_module(f"visualprof.cli.{name.replace('-', '_')}") for name in commands()}
+    assert listed == {name: (module.__doc__ or "").splitlines()[0] for name, module in modules.items()}
 
 
 def test_parameters_reach_the_view(trace: Path, capfd: pytest.CaptureFixture[str]) -> None:

@@ -16,6 +16,7 @@ import re
 import sys
 from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -35,7 +36,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="visualprof" if chosen == _DEFAULT else f"visualprof {chosen}",
         description=module.__doc__,
-        epilog=_overview(names) if chosen == _DEFAULT and {"-h", "--help"} & {*words} else None,  # imports all of them
+        epilog=_overview(names) if chosen == _DEFAULT and {"-h", "--help"} & {*words} else None,
         formatter_class=partial(argparse.RawDescriptionHelpFormatter, width=80),  # 2 ms to find it, for each argument
         conflict_handler="resolve",  # `submit --version` is the version of a runtime
     )
@@ -95,5 +96,11 @@ def _command(name: str) -> ModuleType:
 
 
 def _overview(names: Sequence[str]) -> str:
-    lines = [f"  {name:10} {(_command(name).__doc__ or '').strip().splitlines()[0]}" for name in names]
+    """Return the first line of the docstring of each command, without importing the commands."""
+    width = max(map(len, names))
+    lines: list[str] = []
+    for name in names:
+        with Path(__file__).with_name(f"{name.replace('-', '_')}.py").open(encoding="utf-8") as source:
+            summary = source.readline().strip().strip('"')
+        lines.append(f"  {name:{width}} {summary}")
     return "commands:\n" + "\n".join(lines)

@@ -1,4 +1,7 @@
-"""Run `remote.agent.command`, with its errors as errors of the command line."""
+"""Run tasks of a dashboard on this machine: measure models, convert them, record their profiles.
+
+Runs `remote.agent.command`, with its errors as errors of the command line.
+"""
 
 from __future__ import annotations
 
