@@ -18,7 +18,7 @@ from visualprof.reader import Trace, read_trace
 from visualprof.reader.ascend.names import group_hash, torch_shapes, torch_types
 from visualprof.reader.logdir.listing import scan_profiles
 from visualprof.reader.trace import Category, TrackKind
-from visualprof.views import view
+from visualprof.views import run_view, view
 from visualprof.views.measure.launches.device_work import work_by_device
 
 FORMS = ("text", "database")
@@ -114,8 +114,26 @@ def test_a_collective_has_its_group_size_and_link(recording: tuple[str, Trace]) 
         "link_bytes": [3_000_000],
         "link_ns": [150_000],
     }
+    # Plane 0 transfers for 50 us and never waits.
+    assert [trace.args[n].values.tolist() for n in ("transit_ns", "notify_wait_ns")] == [[50_000], [0]]
     (group,) = trace.meta.groups
     assert (group.name, group.description, group.runs) == (GROUP, "dp", ((0, 1, 2),))
+
+
+def test_the_links_of_collectives_are_a_table_of_the_distributed_view() -> None:
+    """Totals of `communication.json`: GB/s is its bytes per time of all links."""
+    folder = recording_path("traces/ascend/text/level1")
+    chosen, files = run_view("distributed"), [folder / f"rank{i}_ascend_pt/ASCEND_PROFILER_OUTPUT" for i in (0, 1)]
+    ranks = [(f"rank{i}", trace_of(file / FILES["text"])) for i, file in enumerate(files)]
+    links = json_of(chosen.compute_from_traces(ranks, chosen.parse({})))["links"]["columns"]
+    assert (links["rank"], links["name"], links["link"]) == ([0, 1], ["allReduce"] * 2, ["HCCS"] * 2)
+    assert links["bytes"] == [427_596_096] * 2
+    assert links["link_ns"] == pytest.approx([27_315_706, 27_583_971], abs=100)
+    assert links["elapsed_ns"] == pytest.approx([105_991_876, 100_375_284], abs=100)
+    assert links["transit_ns"][0] == pytest.approx(3_683_353, abs=100)
+    assert links["wait_ns"][0] == pytest.approx(5_940_619, abs=100)
+    assert links["idle_ns"][0] == pytest.approx(96_367_906, abs=100)
+    assert links["bandwidth_bytes_per_s"][0] == pytest.approx(427.596096e6 / 27.315706e-3, rel=1e-5)
 
 
 def test_memory_has_totals_of_the_framework_only(recording: tuple[str, Trace]) -> None:
@@ -230,6 +248,10 @@ def test_asserted_values_of_real_recordings(form: str, rank: int) -> None:
     assert (computing, communicating - both, both) == pytest.approx((compute, exposed, overlap), abs=100)
     assert trace.args["link_bytes"].values.sum() == pytest.approx(moved[0] * 1e6, abs=1)
     assert trace.args["link_ns"].values.sum() == pytest.approx(moved[1] * 1e6, abs=100)
+    if form == "text":
+        phases = [values["communication"]["step50/collective/Total Op Info"][f"{n}_ms"] for n in ("transit", "wait")]
+        times_ns = [trace.args[n].values.sum() / 1e6 for n in ("transit_ns", "notify_wait_ns")]
+        assert times_ns == pytest.approx(phases, abs=1e-5)
     check_counts(trace)
 
 

@@ -83,6 +83,33 @@ class CollectiveColumns(Columns):
     event: kinds.IdentifierColumn
 
 
+class RankLinkColumns(Columns):
+    """Collectives of each rank by operation and type of link, if the recording reports links. Times are sums.
+
+    Attributes:
+        link: Type of the link: HCCS, RDMA, PCIE, SIO.
+        bytes: Bytes that the link carried.
+        link_ns: Time of all transfers over the link; parallel transfers add up.
+        bandwidth_bytes_per_s: Bytes per time of a transfer.
+        elapsed_ns: Duration of the collectives.
+        transit_ns: The part of the duration in which the main plane transferred data; None if unknown.
+        wait_ns: The part in which the main plane waited for other ranks; None if unknown.
+        idle_ns: The rest of the duration; None if unknown.
+    """
+
+    rank: kinds.IdentifierColumn
+    name: kinds.NameColumn
+    link: kinds.WordColumn
+    calls: kinds.CountColumn
+    bytes: kinds.SizeColumn
+    link_ns: kinds.DurationColumn
+    bandwidth_bytes_per_s: kinds.BandwidthColumn
+    elapsed_ns: kinds.DurationColumn
+    transit_ns: kinds.DurationColumn
+    wait_ns: kinds.DurationColumn
+    idle_ns: kinds.DurationColumn
+
+
 class WaitColumns(Columns):
     """Transfer and wait time in matched collectives, by rank and step."""
 
@@ -152,6 +179,7 @@ class DistributedAnswer(Table[RankColumns]):
     ranks: Table[RankMeanColumns]
     by_device: Table[RankColumns]
     collectives: Table[CollectiveColumns]
+    links: Table[RankLinkColumns]
     waits: Table[WaitColumns]
     devices: Table[RankDeviceColumns]
     summary: RunSummary
@@ -176,6 +204,7 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
         ranks=Table(columns=means),
         by_device=Table(columns=_steps_by_device(run, params.step)),
         collectives=Table(columns=_collectives(run)),
+        links=Table(columns=_links(run)),
         waits=Table(columns=_waits(run, params.step)),
         devices=Table(columns=_devices(run)),
         summary=_summary(run, means),
@@ -348,6 +377,19 @@ def _collectives(run: RunAnalysis) -> CollectiveColumns:
         bus_bandwidth_bytes_per_s=bandwidth[order],
         event=sums.event[order],
     )
+
+
+def _links(run: RunAnalysis) -> RankLinkColumns:
+    """Return the links that carried the collectives of each rank."""
+    rows: list[tuple[int | float | str | None, ...]] = []
+    for number, rank in zip(run.process_groups.ranks, run.ranks, strict=True):
+        for use in rank.links:
+            transit, wait = (ns if ns >= 0 else None for ns in (use.transit_ns, use.wait_ns))
+            idle = None if transit is None or wait is None else use.elapsed_ns - transit - wait
+            rate = use.bytes / use.link_ns * 1e9 if use.link_ns > 0 else None
+            phases = (use.elapsed_ns, transit, wait, idle)
+            rows.append((number, use.operation, use.link, use.calls, use.bytes, use.link_ns, rate, *phases))
+    return from_rows(RankLinkColumns, rows)
 
 
 def _optional_ints(is_known: Mask, values: Ints, order: Ints) -> Ints | list[int | None]:

@@ -8,8 +8,10 @@ import numpy as np
 
 from visualprof.reader.ascend.folder import RecordingFacts
 from visualprof.reader.ascend.names import NO_LINKS, collective_parts, element_type, group_hash
-from visualprof.reader.trace import Ids, Ints, Rows
+from visualprof.reader.trace import Ids, Ints, Mask, Rows
 from visualprof.reader.trace.builder import TraceBuilder
+
+_TRANSFER, _WAIT, _REMOTE, _OTHER_TASK = range(4)  # kinds of tasks of a collective
 
 
 def add_collectives(
@@ -99,3 +101,58 @@ def add_links(
     builder.arg("link_type", rows[used], ids[best[used]], text=True)
     builder.arg("link_bytes", rows[used], moved[used, best[used]].astype(np.int64))
     builder.arg("link_ns", rows[used], np.rint(spent[used, best[used]]).astype(np.int64))
+
+
+def add_phases(
+    builder: TraceBuilder,
+    rows: Rows,
+    *,
+    owner: Ids,
+    plane: Ints,
+    names: Sequence[str],
+    name: Rows,
+    is_local: Mask,
+    dur_ns: Ints,
+) -> None:
+    """Add the time in which the main plane of a collective transferred data, and in which it waited for other ranks.
+
+    The main plane is the first one that transfers data between devices. If it uses RDMA, the collective gets no transfer
+    time, because such a transfer ends with a later task.
+
+    Args:
+        builder: Gets the arguments.
+        rows: (n,) rows of the collectives.
+        owner: (m,) collective of each task, as an index of `rows`, -1 for none.
+        plane: (m,) plane of each task, negative if unknown.
+        names: Distinct names of tasks.
+        name: (m,) index in `names`.
+        is_local: (m,) whether the task transfers nothing between devices.
+        dur_ns: (m,) duration of each task.
+    """
+    kinds = np.array([_task_kind(text) for text in names] or [_OTHER_TASK], np.int64)[name]
+    kinds = np.where((kinds == _TRANSFER) & is_local, _OTHER_TASK, kinds)
+    between = np.flatnonzero((owner >= 0) & (plane >= 0) & (kinds != _OTHER_TASK))
+    if not len(between):
+        return
+    main_plane = np.full(len(rows), np.iinfo(np.int64).max)
+    np.minimum.at(main_plane, owner[between], plane[between])
+    on_main = between[plane[between] == main_plane[owner[between]]]
+    owner, kinds, dur_ns = owner[on_main], kinds[on_main], dur_ns[on_main]
+    waited, moved = (
+        np.bincount(owner[kinds == kind], dur_ns[kinds == kind], len(rows)).astype(np.int64)
+        for kind in (_WAIT, _TRANSFER)
+    )
+    has_tasks = np.bincount(owner, minlength=len(rows)) > 0
+    has_remote = np.bincount(owner[kinds == _REMOTE], minlength=len(rows)) > 0
+    builder.arg("notify_wait_ns", rows[has_tasks], waited[has_tasks])
+    is_known = has_tasks & ~has_remote
+    builder.arg("transit_ns", rows[is_known], moved[is_known])
+
+
+def _task_kind(name: str) -> int:
+    """Return the kind of a task of a collective by its name."""
+    if name in ("Memcpy", "Reduce_Inline", "Inline_Reduce"):
+        return _TRANSFER
+    if name in ("Notify_Wait", "Notify Wait"):
+        return _WAIT
+    return _REMOTE if name.startswith("RDMA") else _OTHER_TASK

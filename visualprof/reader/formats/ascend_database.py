@@ -14,7 +14,7 @@ import numpy as np
 
 from visualprof.messages import msg
 from visualprof.reader.ascend import names
-from visualprof.reader.ascend.collectives import add_collectives, add_links, known_group
+from visualprof.reader.ascend.collectives import add_collectives, add_links, add_phases, known_group
 from visualprof.reader.ascend.counters import add_counters
 from visualprof.reader.ascend.folder import RecordingFacts, read_facts
 from visualprof.reader.ascend.kernels import CORE_TIMES, METRICS, CubeCores, add_kernel_arguments
@@ -235,14 +235,28 @@ class _Recording:
         at = find_rows(ops["opId"][op_order], task["opId"])
         of_task = find_rows(tasks["globalTaskId"], task["globalTaskId"])
         dur = np.where(of_task >= 0, (tasks["endNs"] - tasks["startNs"])[of_task], 0) if len(tasks["startNs"]) else 0
+        owner = np.where(at >= 0, op_order[at], -1).astype(np.int32) if len(op_order) else np.full(len(at), -1, np.int32)
+        names_of_links = [links.get(number, "") for number in used.tolist()]
+        dur_ns = np.broadcast_to(dur, len(index))
         add_links(
             self._builder,
             rows,
-            owner=np.where(at >= 0, op_order[at], -1).astype(np.int32),
-            links=[links.get(number, "") for number in used.tolist()],
+            owner=owner,
+            links=names_of_links,
             link=index,
             size=task["size"],
-            dur_ns=np.broadcast_to(dur, len(index)),
+            dur_ns=dur_ns,
+        )
+        distinct_names, name = np.unique(task["taskType"], return_inverse=True)
+        add_phases(
+            self._builder,
+            rows,
+            owner=owner,
+            plane=task["planeId"],
+            names=[self._text(number) for number in distinct_names.tolist()],
+            name=name,
+            is_local=np.array([text in names.NO_LINKS for text in names_of_links] or [False], bool)[index],
+            dur_ns=dur_ns,
         )
 
     @cached_property
@@ -256,7 +270,8 @@ class _Recording:
     @cached_property
     def _communication(self) -> dict[str, Ints]:
         """Tasks of collectives."""
-        return self._tables.integers("COMMUNICATION_TASK_INFO", "globalTaskId", "size", "linkType", "opId")
+        columns = ("globalTaskId", "taskType", "planeId", "size", "linkType", "opId")
+        return self._tables.integers("COMMUNICATION_TASK_INFO", *columns)
 
     def _read_tasks(self, pid: int) -> CubeCores:
         """Read kernels, copies and waits of streams. Return the cube cores of the device.

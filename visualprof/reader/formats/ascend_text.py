@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from visualprof.messages import msg
 from visualprof.reader.ascend import names
-from visualprof.reader.ascend.collectives import add_collectives, add_links
+from visualprof.reader.ascend.collectives import add_collectives, add_links, add_phases
 from visualprof.reader.ascend.counters import add_memory_curves
 from visualprof.reader.ascend.folder import RecordingFacts, read_facts
 from visualprof.reader.ascend.kernels import METRICS, CubeCores, add_kernel_arguments
@@ -222,6 +222,18 @@ class _Recording:
             links=self._texts(used),
             link=index,
             size=doc.arg_at("size", tasks, 0),
+            dur_ns=np.maximum(doc.dur[tasks], 0),
+        )
+        planes = [name.removeprefix(_PLANE) if name.startswith(_PLANE) else "" for name in self._thread_names]
+        plane = np.array([int(number) if number.isdecimal() else -1 for number in planes] or [-1], np.int64)
+        add_phases(
+            self._builder,
+            rows,
+            owner=owner,
+            plane=plane[doc.thread[tasks]],
+            names=[kind.name for kind in doc.kinds],
+            name=doc.kind[tasks],
+            is_local=np.array([text in names.NO_LINKS for text in doc.texts], bool)[link],
             dur_ns=np.maximum(doc.dur[tasks], 0),
         )
 

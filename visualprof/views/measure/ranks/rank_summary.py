@@ -25,6 +25,7 @@ from visualprof.views.measure.launches.device_work import (
 )
 from visualprof.views.measure.ranks.alignment import TraceClock, trace_clock
 from visualprof.views.measure.ranks.collectives import Collectives, collectives
+from visualprof.views.measure.ranks.link_use import LinkUse, link_uses
 from visualprof.views.measure.ranks.processes import RankLocation, rank_location
 from visualprof.views.measure.steps.windows import StepWindows, step_windows
 
@@ -55,6 +56,7 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
         kernel_names: Names of the k <= 12 kernels with the longest total time.
         kernel_ns: (k x n,) time of each of these kernels in each step.
         devices: The devices of the rank.
+        links: Links that carried collectives, as the recording reports them.
     """
 
     location: RankLocation
@@ -76,6 +78,7 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
     kernel_names: tuple[str, ...]
     kernel_ns: Ints
     devices: tuple[DeviceSummary, ...]
+    links: tuple[LinkUse, ...] = ()
 
 
 class RankSummary(RankSteps, frozen=True, kw_only=True):
@@ -144,6 +147,7 @@ def rank_summary(trace: Trace) -> RankSummary:
         kernel_names=kernel_names,
         kernel_ns=kernel_ns,
         devices=tuple(device_summaries(trace, windows)),
+        links=tuple(link_uses(trace)),
         collectives=rank_collectives,
         part_step=step_position[trace.events.step[rank_collectives.part_row]],
         part_exposed_ns=part_end - part_start - covered_ns(work.computing, part_start, part_end),
