@@ -235,7 +235,9 @@ class _Recording:
         at = find_rows(ops["opId"][op_order], task["opId"])
         of_task = find_rows(tasks["globalTaskId"], task["globalTaskId"])
         dur = np.where(of_task >= 0, (tasks["endNs"] - tasks["startNs"])[of_task], 0) if len(tasks["startNs"]) else 0
-        owner = np.where(at >= 0, op_order[at], -1).astype(np.int32) if len(op_order) else np.full(len(at), -1, np.int32)
+        owner = (
+            np.where(at >= 0, op_order[at], -1).astype(np.int32) if len(op_order) else np.full(len(at), -1, np.int32)
+        )
         names_of_links = [links.get(number, "") for number in used.tolist()]
         dur_ns = np.broadcast_to(dur, len(index))
         add_links(

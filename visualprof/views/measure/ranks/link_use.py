@@ -44,7 +44,9 @@ def link_uses(trace: Trace) -> list[LinkUse]:
     operation, link = (trace.arg(name, rows, 0) for name in ("collective", "link_type"))
     operation = np.where(operation > 0, operation, trace.events.name[rows])
     groups = group(operation, link)
-    sums = {name: _sums(trace, rows, groups, name) for name in ("link_bytes", "link_ns", "transit_ns", "notify_wait_ns")}
+    sums = {
+        name: _sums(trace, rows, groups, name) for name in ("link_bytes", "link_ns", "transit_ns", "notify_wait_ns")
+    }
     elapsed = groups.sum(np.maximum(trace.events.dur[rows], 0))
     return [
         LinkUse(
