@@ -116,7 +116,7 @@ def add_phases(
 ) -> None:
     """Add the time in which the main plane of a collective transferred data, and in which it waited for other ranks.
 
-    The main plane is the first one that transfers data between devices. If it uses RDMA, the collective gets no transfer
+    The main plane is the first that transfers data between devices. If it uses RDMA, the collective gets no transfer
     time, because such a transfer ends with a later task.
 
     Args:
