@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from io import FileIO
 from pathlib import Path
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 _SUFFIX = ".vptrace"
 _GRAPH_SUFFIX = ".vpgraph"
 _BYTES_SUFFIX = ".vpanswer"
+_COLUMNS_SUFFIX = ".vpdata"
 INDEX_SUFFIX = ".vpknown"
 _MODEL_READER_FOLDERS = (".", "models", "megengine")
 _DEFAULT_MAX_BYTES = 10 * 1024**3
@@ -144,6 +145,14 @@ class Cache:
         path = self.folder / f"{key}{_BYTES_SUFFIX}"
         return self._write(path, lambda file: file.write(zlib.crc32(data).to_bytes(4, "little") + data))
 
+    def columns_path(self, key: str) -> Path:
+        """Return the path of stored columns, whether it exists or not."""
+        return self.folder / f"{key}{_COLUMNS_SUFFIX}"
+
+    def store_columns(self, path: Path, parts: Iterable[bytes | memoryview]) -> bool:
+        """Store the parts of a file, like `store`."""
+        return self._write(path, lambda file: sum(_write_fully(file, part) for part in parts))
+
     def _write(self, path: Path, write: Callable[[FileIO], int]) -> bool:
         temporary = path.with_name(f".{path.stem}.{os.getpid()}.{time.monotonic_ns()}.tmp")
         try:
@@ -172,7 +181,7 @@ class Cache:
             for entry in os.scandir(self.folder):
                 with contextlib.suppress(OSError):
                     status = entry.stat(follow_symlinks=False)
-                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, _BYTES_SUFFIX, INDEX_SUFFIX)):
+                    if entry.name.endswith((_SUFFIX, _GRAPH_SUFFIX, _BYTES_SUFFIX, _COLUMNS_SUFFIX, INDEX_SUFFIX)):
                         entries.append((status.st_mtime, status.st_size, Path(entry.path)))
                     elif entry.name.endswith(".tmp") and time.time() - status.st_mtime > _STALE_TEMPORARY_S:
                         Path(entry.path).unlink()
@@ -184,6 +193,14 @@ class Cache:
                 with contextlib.suppress(OSError):  # another process deleted it first, or has it mapped (Windows)
                     path.unlink()
                     excess -= size
+
+
+def _write_fully(file: FileIO, data: bytes | memoryview) -> int:
+    """Write all bytes, and return their number. One call of the system may write fewer."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]
+    return len(data)
 
 
 def _user_cache_folder() -> str:

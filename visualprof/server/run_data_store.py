@@ -7,6 +7,7 @@ from collections import OrderedDict
 
 from visualprof.errors import MissingData, NotFound
 from visualprof.messages import msg
+from visualprof.reader.logdir.data_pool import PoolReader
 from visualprof.reader.logdir.listing import Run
 from visualprof.reader.run_data.run import RunData
 from visualprof.server.services import Services
@@ -20,6 +21,7 @@ class RunDataStore:
 
     def __init__(self, services: Services) -> None:
         self._visible = services.visible
+        self._reader = PoolReader(services.logdir.cache)
         self._runs: OrderedDict[str, RunData] = OrderedDict()
         self._lock = threading.Lock()
 
@@ -38,7 +40,7 @@ class RunDataStore:
                 msg("views.log_scalars", "log some with the writer of TensorBoard or VisualDL"),
             )
         with self._lock:
-            data = self._runs.setdefault(run_id, RunData())
+            data = self._runs.setdefault(run_id, RunData(self._reader))
             self._runs.move_to_end(run_id)
         is_complete = data.update(files, budget_s)
         self._limit_memory()

@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from io import FileIO
-from typing import Any, NamedTuple, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -16,124 +15,17 @@ from visualprof.messages import msg
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.run_data import events, records
 from visualprof.reader.run_data.framing import MAX_SEARCH_BYTES, Frames, Kind, find_record, split_frames
+from visualprof.reader.run_data.growth import Damage, FileState, Growth, series_head
 from visualprof.reader.run_data.rows import ParsedRecords, RestartMark, ValueRows
-from visualprof.reader.trace.types import Ints, Mask, Values
+from visualprof.reader.run_data.series import Points, Samples, Series
+from visualprof.reader.trace.types import Mask
 
 PIECE_BYTES = 2 << 20
 MAX_TAGS, MAX_TAG_BYTES = 100_000, 1024
 MAX_DAMAGES = 1000  # after which the rest of a file is not read
 _HEAD_BYTES = 4096  # compared to notice that a file was replaced
-_MAX_CHUNKS = 64
 _ROW_BYTES = 24
 _SNIFF_BYTES = 64
-
-
-class Damage(NamedTuple):
-    """A range of a file that was skipped.
-
-    Attributes:
-        offset: Offset of the first byte.
-        size: Number of bytes.
-        reason: The problem.
-    """
-
-    offset: int
-    size: int
-    reason: str
-
-
-class Points(NamedTuple):
-    """Scalars of a series in the order of the file; all columns are (n,)."""
-
-    step: Ints
-    wall_ns: Ints
-    value: Values
-
-    def select(self, rows: Ints | Mask | slice) -> Points:
-        """Return the points at the indexes, or where the mask is true."""
-        return Points(self.step[rows], self.wall_ns[rows], self.value[rows])
-
-
-class Samples(NamedTuple):
-    """Other values of a series in the order of the file; all columns are (n,).
-
-    Attributes:
-        step: The step.
-        wall_ns: Unix time.
-        field: Number of the field that holds the value.
-        start: Offset in the file of the message of the value.
-        size: Size of that message.
-    """
-
-    step: Ints
-    wall_ns: Ints
-    field: Ints
-    start: Ints
-    size: Ints
-
-
-Columns = TypeVar("Columns", Points, Samples)
-_NO_INTS: Ints = np.zeros(0, np.int64)
-_NO_POINTS = Points(_NO_INTS, _NO_INTS, np.zeros(0, np.float32))
-_NO_SAMPLES = Samples(*[_NO_INTS] * 5)
-
-
-@dataclass
-class Series:
-    """The values of a tag in a file.
-
-    Attributes:
-        plugin: Plugin that shows the values, "" if unknown.
-        content: Settings of the plugin.
-        display_name: Name to show, "" for the tag.
-        description: Description in Markdown.
-    """
-
-    plugin: str = ""
-    content: bytes = b""
-    display_name: str = ""
-    description: str = ""
-    _points: list[Points] = field(default_factory=list[Points])
-    _samples: list[Samples] = field(default_factory=list[Samples])
-
-    @property
-    def has_points(self) -> bool:
-        """Whether the series has scalars."""
-        return bool(self._points)
-
-    @property
-    def points(self) -> Points:
-        """The scalars."""
-        self._points = [join_chunks(self._points)] if self._points else []
-        return self._points[0] if self._points else _NO_POINTS
-
-    @property
-    def samples(self) -> Samples:
-        """The other values."""
-        self._samples = [join_chunks(self._samples)] if self._samples else []
-        return self._samples[0] if self._samples else _NO_SAMPLES
-
-    def add_points(self, points: Points) -> None:
-        """Append scalars."""
-        self._points = _appended(self._points, points)
-
-    def add_samples(self, samples: Samples) -> None:
-        """Append other values."""
-        self._samples = _appended(self._samples, samples)
-
-
-def join_chunks(chunks: list[Columns]) -> Columns:
-    """Return the rows of all chunks."""
-    first = chunks[0]
-    if len(chunks) == 1:
-        return first
-    return type(first)(*(np.concatenate(columns) for columns in zip(*chunks, strict=True)))
-
-
-def _appended(chunks: list[Columns], chunk: Columns) -> list[Columns]:
-    """Return the chunks with one more chunk; many chunks are joined into one."""
-    chunks = [*chunks, chunk]
-    return [join_chunks(chunks)] if len(chunks) > _MAX_CHUNKS else chunks
 
 
 class EventFile:
@@ -160,7 +52,7 @@ class EventFile:
         self.path, self.name = path, os.path.basename(path)
         self._inode: int = -1
         self._offset: int = 0
-        self.version = self.mtime_ns = 0
+        self.version = self.mtime_ns = self._generation = 0
         self._reset(b"")
 
     def _reset(self, head: bytes) -> None:
@@ -172,6 +64,81 @@ class EventFile:
         self._head, self._offset = head, 0
         self._size: int = 0
         self._tail: Damage | None = None
+        self.version += 1
+        self._generation += 1
+
+    @property
+    def offset(self) -> int:
+        """Offset after the last whole record that was read."""
+        return self._offset
+
+    def is_unchanged(self) -> bool:
+        """Return whether the file was read completely and has not changed since.
+
+        Raises:
+            OSError: The file cannot be examined.
+        """
+        status = os.stat(self.path)
+        read = self._inode, self._size, self.mtime_ns
+        return self.is_complete and read == (status.st_ino, status.st_size, status.st_mtime_ns)
+
+    def state(self) -> FileState:
+        """Return how far the file was read, without values."""
+        return FileState(
+            generation=self._generation,
+            kind=self.kind,
+            inode=self._inode,
+            head=self._head,
+            offset=self._offset,
+            size=self._size,
+            mtime_ns=self.mtime_ns,
+            restarts=self.restarts,
+            damages=self.damages,
+            tail=self._tail,
+            is_complete=self.is_complete,
+            problem=self.problem,
+            series=[series_head(tag, series) for tag, series in self.series.items()],
+        )
+
+    def can_absorb(self, growth: Growth) -> bool:
+        """Return whether stored values belong to this file, and follow its state.
+
+        Raises:
+            OSError: The file cannot be read.
+        """
+        state = growth.state
+        if state.offset <= self._offset or (self._offset and state.generation != self._generation):
+            return False
+        with open(self.path, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            return state.size <= size and file.read(len(state.head)) == state.head
+
+    def resume(self, state: FileState) -> None:
+        """Continue after a state."""
+        self._generation, self.kind, self.problem = state.generation, state.kind, state.problem
+        self._inode, self._head, self._offset, self._size = state.inode, state.head, state.offset, state.size
+        self.mtime_ns, self.is_complete, self._tail = state.mtime_ns, state.is_complete, state.tail
+        self.restarts, self.damages = list(state.restarts), list(state.damages)
+        for head in state.series:
+            if head.tag not in self.series:
+                self.series[head.tag] = Series(head.plugin, head.content, head.display_name, head.description)
+
+    def growth(self) -> Growth:
+        """Return all values with the state."""
+        return Growth(self.state(), [(series.points, series.samples) for series in self.series.values()])
+
+    def absorb(self, growth: Growth) -> None:
+        """Append the values that another process read after the state of this file."""
+        state = growth.state
+        if state.generation != self._generation:
+            self._reset(b"")
+        self.resume(state)
+        for head, (points, samples) in zip(state.series, growth.values, strict=True):
+            if len(points.step):
+                self.series[head.tag].add_points(points)
+            if len(samples.step):
+                self.series[head.tag].add_samples(samples)
+            self.memory_bytes += _ROW_BYTES * (len(points.step) + len(samples.step))
         self.version += 1
 
     @property

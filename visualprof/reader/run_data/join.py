@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from visualprof.reader.run_data.event_file import Points, join_chunks
 from visualprof.reader.run_data.rows import UNKNOWN_NS, RestartMark
+from visualprof.reader.run_data.series import Points, join_chunks
 from visualprof.reader.trace.types import Ints, Mask
 
 

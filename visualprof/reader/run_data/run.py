@@ -12,10 +12,13 @@ import numpy as np
 
 from visualprof.errors import SourceError
 from visualprof.messages import msg
-from visualprof.reader.run_data.event_file import Damage, EventFile, Series
+from visualprof.reader.run_data.event_file import EventFile
 from visualprof.reader.run_data.folders import DataFile
+from visualprof.reader.run_data.growth import Damage
 from visualprof.reader.run_data.join import JoinedPoints, WriterPoints, join_points
+from visualprof.reader.run_data.reading import FileReader, LocalReader
 from visualprof.reader.run_data.rows import UNKNOWN_NS
+from visualprof.reader.run_data.series import Series
 
 _MAX_JOINED = 64  # tags whose joined points are cached
 _MAX_GROWTH_S = 60.0  # after this time, a file that ends inside a record is no longer growing
@@ -56,9 +59,14 @@ class ScalarTag(NamedTuple):
 
 
 class RunData:
-    """The run data of a run. All methods may be called from several threads."""
+    """The run data of a run. All methods may be called from several threads.
 
-    def __init__(self) -> None:
+    Args:
+        reader: Reads the files (default: this process).
+    """
+
+    def __init__(self, reader: FileReader | None = None) -> None:
+        self._reader = reader or LocalReader()
         self._lock = threading.Lock()
         self._files: dict[DataFile, EventFile] = {}
         self._problems: dict[DataFile, str] = {}
@@ -72,22 +80,28 @@ class RunData:
             files: All files of the run.
             budget_s: Stop soon after this many seconds; the next call continues.
         """
-        end = time.monotonic() + budget_s
+        end_s = time.monotonic() + budget_s
         with self._lock:
             for file in self._files.keys() - set(files):
                 del self._files[file]
                 self._problems.pop(file, None)
-            is_complete = True
-            for file in files:
-                event_file = self._files.setdefault(file, EventFile(file.path))
-                try:
-                    is_complete &= event_file.update(lambda: time.monotonic() > end)
-                    self._problems.pop(file, None)
-                except SourceError as error:
-                    self._problems[file] = error.error
-                if time.monotonic() > end:
-                    return is_complete and file == files[-1]
-            return is_complete
+            while True:
+                is_complete = self._update_files(files, end_s)
+                if is_complete or not self._reader.wait([*self._files.values()], end_s):
+                    return is_complete
+
+    def _update_files(self, files: Sequence[DataFile], end_s: float) -> bool:
+        is_complete = True
+        for file in files:
+            event_file = self._files.setdefault(file, EventFile(file.path))
+            try:
+                is_complete &= self._reader.update(event_file, end_s)
+                self._problems.pop(file, None)
+            except SourceError as error:
+                self._problems[file] = error.error
+            if time.monotonic() > end_s:
+                return is_complete and file == files[-1]
+        return is_complete
 
     @property
     def version(self) -> tuple[int, ...]:
