@@ -85,6 +85,8 @@ class RunData:
             for file in self._files.keys() - set(files):
                 del self._files[file]
                 self._problems.pop(file, None)
+            for event_file in self._files.values():
+                event_file.release()
             while True:
                 is_complete = self._update_files(files, end_s)
                 if is_complete or not self._reader.wait([*self._files.values()], end_s):
