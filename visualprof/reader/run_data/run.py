@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ from visualprof.reader.run_data.event_file import EventFile
 from visualprof.reader.run_data.folders import DataFile
 from visualprof.reader.run_data.growth import Damage
 from visualprof.reader.run_data.join import JoinedPoints, WriterPoints, join_points
+from visualprof.reader.run_data.kinds import DataKind, SampleKind
 from visualprof.reader.run_data.reading import FileReader, LocalReader
 from visualprof.reader.run_data.rows import UNKNOWN_NS
+from visualprof.reader.run_data.samples import SampleSeries, kind_of_series, list_samples
 from visualprof.reader.run_data.series import Series
 
 _MAX_JOINED = 64  # tags whose joined points are cached
@@ -56,6 +59,20 @@ class ScalarTag(NamedTuple):
     last: float | None
     min: float | None
     max: float | None
+
+
+class PluginContent(NamedTuple):
+    """Settings of a plugin in the metadata of a series.
+
+    Attributes:
+        line: The line.
+        tag: The tag.
+        content: The settings.
+    """
+
+    line: str
+    tag: str
+    content: bytes
 
 
 class RunData:
@@ -138,6 +155,38 @@ class RunData:
         """Return the scalars of a tag in a line, one entry per parallel writer."""
         with self._lock:
             return self._join(line, tag)
+
+    def samples(self, kinds: Collection[SampleKind]) -> list[SampleSeries]:
+        """Return where the values of some kinds are stored, sorted by tag and line."""
+        with self._lock:
+            return list_samples(self._files, kinds)
+
+    def kinds(self) -> set[DataKind]:
+        """Return the kinds of values in the files."""
+        with self._lock:
+            kinds: set[DataKind] = set()
+            for file in self._files.values():
+                for series in file.series.values():
+                    kind = kind_of_series(file, series)
+                    kinds.update(filter(None, (kind, "scalar" if series.has_points else None)))
+                    if series.plugin == "hparams":
+                        kinds.add("trial")
+            return kinds
+
+    def plugin_contents(self, plugin: str) -> list[PluginContent]:
+        """Return the settings of a plugin in all series, sorted by line and tag."""
+        with self._lock:
+            return sorted(
+                PluginContent(entry.line, tag, series.content)
+                for entry, file in self._files.items()
+                for tag, series in file.series.items()
+                if series.plugin == plugin
+            )
+
+    def folders(self) -> list[tuple[str, str]]:
+        """Return line and path of the folders with files of run data, sorted."""
+        with self._lock:
+            return sorted({(entry.line, os.path.dirname(entry.path)) for entry in self._files})
 
     def warnings(self) -> list[str]:
         """Return a sentence per file with skipped data."""
