@@ -86,6 +86,7 @@ class RunData:
         self._reader = reader or LocalReader()
         self._lock = threading.Lock()
         self._files: dict[DataFile, EventFile] = {}
+        self._files_by_line: dict[str, list[EventFile]] = {}
         self._problems: dict[DataFile, str] = {}
         self._joined: OrderedDict[tuple[str, str], tuple[object, list[JoinedPoints]]] = OrderedDict()
         self._summaries: dict[tuple[str, str], tuple[object, list[ScalarTag]]] = {}
@@ -106,6 +107,9 @@ class RunData:
                 event_file.release()
             while True:
                 is_complete = self._update_files(files, end_s)
+                self._files_by_line = {}
+                for entry, event_file in self._files.items():
+                    self._files_by_line.setdefault(entry.line, []).append(event_file)
                 if is_complete or not self._reader.wait([*self._files.values()], end_s):
                     return is_complete
 
@@ -202,8 +206,8 @@ class RunData:
             return warnings
 
     def _files_with(self, line: str, tag: str) -> list[EventFile]:
-        files = (file for entry, file in self._files.items() if entry.line == line and tag in file.series)
-        return [file for file in files if file.series[tag].has_points]
+        files = self._files_by_line.get(line, ())
+        return [file for file in files if tag in file.series and file.series[tag].has_points]
 
     def _join(self, line: str, tag: str) -> list[JoinedPoints]:
         """Return the joined scalars of a tag, cached."""
