@@ -53,6 +53,7 @@ def test_changes_name_kernels_by_their_short_names(samples: Dashboard, visit: Vi
     kernel = full.removeprefix("kernel[").rpartition("]")[0]
     short = proposed["short_names"][kernel]
     page = visit(samples, "idle", run=run)
+    page.get_by_label("Show changes that save nothing").check()
     changes = table(page, "Largest savings")
     named = changes.get_by_role("row").filter(has_text=short)
     expect(named).to_have_count(1)

@@ -74,10 +74,13 @@ export const profilePages = computed(() => [
   ...(hasQueryPage.value ? [QUERY_PAGE] : []),
 ]);
 
+/** Pages that few files have. */
+const RARE_PAGES = new Set(["profile", "snapshot"]);
+
 /** Whether the selected file can have data for a page. All pages can while the file is not read yet, except rare ones. */
 export function isPageAvailable(id: string): boolean {
   if (id === QUERY_PAGE) return hasQueryPage.value;
   if (needsNoRun(id)) return router.hasRoute(id);
   const views = [id, ...(FURTHER_VIEWS[id] ?? [])];
-  return viewable.value ? views.some((view) => span.value?.views.includes(view)) : id !== "profile";
+  return viewable.value ? views.some((view) => span.value?.views.includes(view)) : !RARE_PAGES.has(id);
 }

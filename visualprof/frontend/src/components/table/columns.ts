@@ -118,10 +118,12 @@ export function createColumns(
 export function gridTemplate(columns: readonly Column[]): string {
   const hasFreeText = columns.some((column) => column.maxWidth === FREE);
   return columns
-    .map(({ widthPx, maxWidth, kind, fixed }) =>
-      fixed || hasFreeText || SIZED_BY_CONTENT.has(kind) || kind === "name"
-        ? `minmax(${widthPx}px, ${maxWidth})`
-        : `minmax(${widthPx}px, ${widthPx}fr)`,
+    .map(({ widthPx, maxWidth, kind, fixed, numeric }) =>
+      hasFreeText && numeric && !fixed
+        ? `${widthPx}px`
+        : fixed || hasFreeText || SIZED_BY_CONTENT.has(kind) || kind === "name"
+          ? `minmax(${widthPx}px, ${maxWidth})`
+          : `minmax(${widthPx}px, ${widthPx}fr)`,
     )
     .join(" ");
 }
