@@ -311,3 +311,12 @@ def test_a_recording_of_events_without_duration_has_no_path(write: Write) -> Non
 def test_a_stream_told_to_wait_after_the_last_launch_waits_for_nothing(write: Write) -> None:
     late = host("cuda_runtime", "cudaStreamWaitEvent", 90, 1, correlation=9)
     assert len(wait_graph(trace_of(write([*HOST_BOUND, late]))).nodes.time)
+
+
+def test_a_faster_device_shortens_the_steps_of_a_megengine_recording() -> None:
+    path = SAMPLES / "megengine-train" / "1890.chrome_timeline.json.gz"
+    result = answer("whatif", path, change="gpu*0.5")
+    kernel_ns = answer("overview", path)["steps"]["kernel_ns"]
+    assert result["obstacle"] is None
+    assert result["step"]["measured_ns"] - result["step"]["predicted_ns"] > sum(kernel_ns) / len(kernel_ns) / 4
+    assert result["step"]["simulated_ns"] == pytest.approx(result["step"]["measured_ns"], rel=0.1)
