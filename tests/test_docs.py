@@ -7,6 +7,7 @@ import importlib
 import json
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,23 @@ from visualprof.remote.cases.folder import shipped_cases
 from visualprof.remote.converters import Converter, all_converters
 from visualprof.server.api.openapi import build_document
 from visualprof.views import View, all_views
+
+
+@cache
+def routes_reference() -> str:
+    """The generated reference of the routes, in English."""
+    return routes_page("")
+
+
+@cache
+def documents() -> str:
+    """All documents and the generated reference of the command line."""
+    return "\n".join((cli_page(), *(path.read_text(encoding="utf-8") for path in (ROOT / "docs").rglob("*.md"))))
+
+
+@cache
+def documented_flags() -> set[str]:
+    return set(re.findall(r"--[a-z][a-z-]+", documents()))
 
 
 def text(name: str) -> str:
@@ -61,7 +79,7 @@ def test_every_view_has_a_page(name: str) -> None:
 
 @pytest.mark.parametrize("view", all_views(), ids=lambda v: v.name)
 def test_every_parameter_of_a_view_is_in_the_reference_of_its_route(view: View) -> None:
-    entry = routes_page("").partition(f"### GET /view/{view.name}\n")[2].partition("###")[0]
+    entry = routes_reference().partition(f"### GET /view/{view.name}\n")[2].partition("###")[0]
     assert [f.name for f in fields(view.params) if f"| `{f.name}` |" not in entry] == []
 
 
@@ -70,9 +88,8 @@ def test_every_flag_is_in_the_documentation(command: str) -> None:
     parser = argparse.ArgumentParser()
     importlib.import_module(f"visualprof.cli.{command.replace('-', '_')}").add_arguments(parser)
     flags = {f for f in re.findall(r"--[a-z][a-z-]+", parser.format_help()) if f != "--help"}
-    documented = cli_page() + "".join(p.read_text(encoding="utf-8") for p in (ROOT / "docs").rglob("*.md"))
-    assert flags - set(re.findall(r"--[a-z][a-z-]+", documented)) == set()
-    assert f"visualprof {command}" in documented or command == "serve"
+    assert flags - documented_flags() == set()
+    assert f"visualprof {command}" in documents() or command == "serve"
 
 
 @pytest.mark.parametrize("table", [Events, Track, Allocs, Steps], ids=lambda t: t.__name__)
@@ -215,7 +232,7 @@ def test_every_exit_code_of_a_command_is_documented() -> None:
 
 
 def test_every_route_is_in_the_generated_reference() -> None:
-    page = routes_page("")
+    page = routes_reference()
     paths = [(path.removeprefix("/api/v1"), methods) for path, methods in build_document()["paths"].items()]
     routes = [
         (method, path)
