@@ -209,3 +209,18 @@ def test_communication_of_the_overview_and_its_exposed_part_as_in_the_file() -> 
     assert findings["communication_bound"]["evidence"]["communication_ns"] == pytest.approx(median(exposed), rel=0.001)
     assert (average["communication_ns"] / average["total_ns"]) == pytest.approx(0.696, abs=0.001)
     assert findings["communication_bound"]["evidence"]["communication_ratio"] == pytest.approx(0.325, abs=0.001)
+
+
+@pytest.mark.parametrize("run", ["synthetic-4gpu", "pytorch-ddp-cpu"])
+def test_totals_of_collectives_cover_the_transfer_of_their_steps(run: str) -> None:
+    """The table sums up all calls of a recording, the chart the union per step: the sum is never less."""
+    paths = sorted((SAMPLES / run).glob("*.json.gz"))
+    traces = [(path.name, trace_of(path)) for path in paths]
+    result = json_of(run_view("distributed").compute_from_traces(traces, Params()))
+    totals, steps = defaultdict[int, int](int), defaultdict[int, int](int)
+    for row in rows(result["collectives"]):
+        totals[row["rank"]] += row["transfer_ns"]
+    for row in rows(result["waits"]):
+        steps[row["rank"]] += row["transfer_ns"]
+    assert len(steps) == len(paths)
+    assert all(0 < steps[rank] <= totals[rank] for rank in steps)
