@@ -11,7 +11,7 @@ import pytest
 
 import visualprof
 from tests.conftest import SAMPLES
-from visualprof.api import OpenedProfile, echarts
+from visualprof.api import OpenedProfile, charts, echarts
 from visualprof.errors import NotFound
 
 options = pytest.importorskip("pyecharts.options")
@@ -30,9 +30,21 @@ def test_a_chart_has_the_numbers_of_its_view(opened: OpenedProfile) -> None:
     chart = opened.chart("overview.steps")
     steps = opened.view("overview").df("steps")
     series = {series["name"]: series["data"] for series in json.loads(chart.dump_options_with_quotes())["series"]}
-    assert series["kernel"] == steps["kernel_ns"].tolist()
+    assert series["Kernel"] == steps["kernel_ns"].tolist()
     assert "@t:" not in chart.dump_options()
     assert "@f:" not in chart.dump_options()
+
+
+def test_texts_are_those_of_the_web_ui() -> None:
+    keys = ("part.memcpy", "stage.forward", "stage.forward|device", "derived.forward", "chart.rest", "no.such_text")
+    assert [charts.resolve_tokens(f"@t:{key}") for key in keys] == [
+        "Memory copy",
+        "Forward",
+        "Forward (Device)",
+        "Forward (derived)",
+        "Others",
+        "such text",
+    ]
 
 
 def test_set_global_opts_changes_the_chart_and_keeps_formats(opened: OpenedProfile) -> None:

@@ -63,7 +63,9 @@ class RawTrace:
     """
 
     def __init__(self, path: Path) -> None:
-        records = json.loads(gzip.decompress(path.read_bytes()), parse_float=Decimal)["traceEvents"]
+        data = path.read_bytes()
+        text = gzip.decompress(data) if path.suffix == ".gz" else data
+        records = json.loads(text, parse_float=Decimal)["traceEvents"]
         events = [_event(record) for record in records if record.get("ph") == "X"]
         self.host = _nested([event for event in events if event.category in HOST])
         self.device = sorted((e for e in events if e.category in DEVICE), key=lambda e: e.start)

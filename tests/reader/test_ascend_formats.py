@@ -16,8 +16,10 @@ from tests.recordings import recording_path
 from visualprof.errors import FormatError
 from visualprof.reader import Trace, read_trace
 from visualprof.reader.ascend.names import group_hash, torch_shapes, torch_types
+from visualprof.reader.ascend.tables import NO_TIME, integers, read_table, times_ns
 from visualprof.reader.logdir.listing import scan_profiles
 from visualprof.reader.trace import Category, TrackKind
+from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import run_view, view
 from visualprof.views.measure.launches.device_work import work_by_device
 
@@ -195,6 +197,19 @@ def test_a_truncated_database_is_an_error_that_names_it(tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes()[:8192])
     with pytest.raises(FormatError, match=r"ascend_pytorch_profiler_0\.db: no whole database"):
         read_trace(file)
+
+
+def test_a_table_without_quotes_is_read_like_one_with_quotes(tmp_path: Path) -> None:
+    rows_of_file = ["Name, Start Time(us),Size(KB)", "a,1736408883573957.920\t,1.5", "b,12.000,N/A", "c,3.000\t,"]
+    (tmp_path / "plain.csv").write_text("\r\n".join(rows_of_file) + "\r\n", newline="")
+    quoted = [*rows_of_file[:1], *(f'"{line[0]}"{line[1:]}' for line in rows_of_file[1:])]
+    (tmp_path / "quoted.csv").write_text("\n".join(quoted), newline="")
+    tables = [read_table(tmp_path, name, TraceBuilder("x")) for name in ("plain.csv", "quoted.csv")]
+    plain, other = ({name: list(values) for name, values in table.items()} for table in tables)
+    assert plain == other
+    assert times_ns(plain["Start Time(us)"]).tolist() == [1_736_408_883_573_957_920, 12_000, 3_000]
+    assert times_ns(["1.000", ""]).tolist() == [1_000, NO_TIME]
+    assert integers(plain["Size(KB)"], -1, 1 << 10).tolist() == [1536, -1, -1]
 
 
 def test_names_are_translated() -> None:

@@ -87,6 +87,8 @@ def test_a_child_reads_the_same_as_this_process_and_a_restart_reads_the_cache(
     again = RunData(PoolReader(Cache(tmp_path / "cache")))
     assert again.update(files, 0.0)
     assert again.scalar_tags() == data.scalar_tags()
+    assert again.update(files, 0.0)  # which releases the mapped values
+    assert content(again, "tag1") == content(data, "tag1")
     assert again.warnings() == data.warnings()
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import os
 import struct
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -410,3 +411,19 @@ def test_every_sample_parses_without_damaged_messages() -> None:
         rows = frames.is_valid
         _, damaged = parse_fields(raw, frames.start[rows], (frames.start + frames.size)[rows])
         assert damaged == 0
+
+
+@pytest.mark.slow
+def test_a_thousand_lines_and_ten_thousand_tags_take_seconds(tmp_path: Path) -> None:
+    files: list[DataFile] = []
+    for line in range(1000):
+        path = tmp_path / f"{line}.tfevents.1"
+        path.write_bytes(HEAD + b"".join(frame(event(1, 1.0, f"tag{tag}")) for tag in range(3)))
+        files.append(DataFile(f"line{line}", str(path)))
+    wide = tmp_path / "wide.tfevents.1"
+    wide.write_bytes(HEAD + b"".join(frame(event(1, 1.0, f"wide{tag}")) for tag in range(10_000)))
+    data, before = RunData(), time.process_time()
+    data.update([*files, DataFile("", str(wide))])
+    assert len(data.scalar_tags()) == 13_000
+    assert len(data.scalar_tags()) == 13_000
+    assert time.process_time() - before < 20

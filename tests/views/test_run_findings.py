@@ -24,7 +24,7 @@ def joined(worker: Path, *paths: Path) -> dict[str, dict[str, Any]]:
     chosen = view("findings")
     assert chosen.join
     run = analyze_run([(path.name, rank_summary(trace_of(path))) for path in paths])
-    result = json_of(chosen.join(chosen.compute(trace_of(worker), chosen.parse({})), run, worker.name))
+    result = json_of(chosen.join(chosen.compute(trace_of(worker), chosen.parse({})), run, worker.name, list))
     return {finding["id"]: finding for finding in result["findings"] if finding["id"] in COMMUNICATION}
 
 
@@ -81,11 +81,12 @@ def test_a_late_rank_comes_before_its_symptoms_and_every_rank_predicts_the_same(
         assert main(["view", "plan", folder, "--worker", rank, "--format", "json"]) == 0
         plan = json.loads(capsys.readouterr().out)
         columns = plan["rungs"]["columns"]
-        assert (columns["lever"][0], columns["subject"][0], columns["most_ns"][0]) == (
-            "balanced_ranks",
-            "rank 2",
-            2_746_500,
-        )
+        assert main(["view", "ranks", folder, "--format", "json"]) == 0
+        changes = json.loads(capsys.readouterr().out)["changes"]["columns"]
+        gain = dict(zip(changes["change"], changes["gain_ns"], strict=True))["rank[2]=median"]
+        assert findings["findings"][0]["gain_ns_per_step"] == round(gain)
+        first = [columns[name][0] for name in ("lever", "subject", "change", "gain_ns", "most_ns")]
+        assert first == ["balanced_ranks", "rank 2", "rank[2]=median", round(gain), None]
         assert plan["planned_ns"] == [ns for ns in columns["step_ns"] if ns is not None][-1]
         planned_ns[rank] = plan["planned_ns"]
     assert step_ns["rank0"] == pytest.approx(step_ns["rank2"], rel=0.001)
@@ -128,7 +129,20 @@ def test_the_late_rank_of_four_is_the_first_finding_of_all(rank: str, capsys: py
     assert main(["view", "distributed", str(folder), "--format", "json"]) == 0
     stragglers = json.loads(capsys.readouterr().out)["stragglers"]
     assert [late["rank"] for late in stragglers] == [0]
-    assert stragglers[0]["own_excess_ns"] == findings[0]["most_ns_per_step"]
+    assert stragglers[0]["late_excess_ns"] == findings[0]["evidence"]["late_excess_ns"]
+    # Rank 3 is late in turn, so that rank 0 alone gains little: the what-if of all ranks says the same.
+    assert main(["view", "ranks", str(folder), "--format", "json"]) == 0
+    changes = json.loads(capsys.readouterr().out)["changes"]["columns"]
+    gains = dict(zip(changes["change"], map(round, changes["gain_ns"]), strict=True))
+    assert (findings[0]["gain_ns_per_step"], findings[0]["change"]) == (gains["rank[0]=median"], "rank[0]=median")
+    assert findings[0]["evidence"]["balanced_ns"] == gains["rank[*]=median"]
+    assert gains["rank[0]=median"] < 0.1 * gains["rank[*]=median"]
+    assert main(["view", "plan", str(folder), "--worker", rank, "--format", "json"]) == 0
+    plan = json.loads(capsys.readouterr().out)["rungs"]["columns"]
+    first = [plan[name][0] for name in ("subject", "change", "gain_ns", "most_ns")]
+    assert first == ["all ranks", "rank[*]=median", gains["rank[*]=median"], None]
+    transfers = dict(zip(plan["finding"], plan["most_ns"], strict=True))
+    assert transfers["communication_bound"] == by_id["communication_bound"]["most_ns_per_step"]
 
 
 def test_the_plan_counts_the_transfer_only(capsys: pytest.CaptureFixture[str]) -> None:

@@ -67,9 +67,22 @@ def _token(text: str) -> Any:
 
 
 def _text(key: str) -> str:
-    """Return the English text of a key such as chart.rest; its last part if the text is missing."""
+    """Return the English text of a key such as chart.rest; its last part if the text is missing.
+
+    Parts of steps and stages have the names of categories, and "|device" adds the side, as in the web UI.
+    """
+    name, _, side = key.partition("|")
+    if side:
+        return _lookup("chart.of_side").replace("{name}", _text(name)).replace("{side}", _lookup(f"category.{side}"))
+    if name.startswith("derived."):
+        return _lookup("overview.derived").replace("{name}", _lookup(f"category.{name.partition('.')[2]}"))
+    area, _, rest = name.partition(".")
+    return _lookup(f"category.{rest}" if area in ("part", "stage") else name)
+
+
+def _lookup(key: str) -> str:
     node: Any = _texts()
-    for part in key.partition("|")[0].split("."):
+    for part in key.split("."):
         node = cast("dict[str, Any]", node).get(part) if isinstance(node, dict) else None
     return node if isinstance(node, str) else key.rpartition(".")[2].replace("_", " ")
 

@@ -13,6 +13,7 @@ from pyecharts.charts.chart import Chart  # pyright: ignore[reportMissingTypeStu
 from visualprof.api.echarts import echarts_script
 
 HEIGHT_PX = 400
+_LEGEND_TEXT = {"width": 240, "overflow": "truncate"}  # names of kernels fill several lines
 _PAGE = """<!DOCTYPE html>
 <meta charset="utf-8"><title>{title}</title>
 <style>html,body,#chart{{margin:0;height:100%;width:100%}}</style>
@@ -38,6 +39,7 @@ class ViewChart(Chart):
         super().__init__()
         self.title = title
         lists = {name: _as_list(options[name]) for name in ("legend", "xAxis", "yAxis") if name in options}
+        lists["legend"] = [{"textStyle": _LEGEND_TEXT, **legend} for legend in lists.get("legend", [])]
         self.options: dict[str, Any] = {**self.options, **options, **lists}
 
     def set_global_opts(self, *arguments: Any, **options: Any) -> ViewChart:

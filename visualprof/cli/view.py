@@ -13,6 +13,7 @@ import gc
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli import _step_range, _warnings
@@ -190,16 +191,26 @@ def joined_answer(
     answer = answer_of(chosen, params, file)
     if answer is None or chosen.join is None or len(workers) < 2:
         return answer
-    from visualprof.cli._parts import parts
     from visualprof.views import run_view
 
     ranks_view = run_view(chosen.run_view)
+    if ranks_view.reduce is None:
+        return answer
+    ranks = _load_parts(ranks_view, workers, file)
+    replay_view = run_view(chosen.replay_view)
+    return chosen.join(answer, ranks_view.reduce(ranks), file.name, lambda: _load_parts(replay_view, workers, file))
+
+
+def _load_parts(
+    chosen: RunView, workers: list[tuple[str, list[WorkerFile]]], file: WorkerFile
+) -> list[tuple[str, Any]]:
+    """Return the parts of all workers, from the cache if possible."""
+    from visualprof.cli._parts import parts
+
     if file.step_range or any(span.rank for _, spans in workers for span in spans):
-        ranks = _parts_of(ranks_view, "", workers, file, None)
-    else:
-        files = [spans[0].path for _, spans in workers]
-        ranks = parts(((ranks_view.name, ""),), files, lambda _: open_worker(file))[ranks_view.name]
-    return chosen.join(answer, ranks_view.reduce(ranks), file.name) if ranks_view.reduce else answer
+        return _parts_of(chosen, "", workers, file, None)
+    files = [spans[0].path for _, spans in workers]
+    return parts(((chosen.name, ""),), files, lambda _: open_worker(file))[chosen.name]
 
 
 def framework_of(file: WorkerFile) -> str:
@@ -212,7 +223,7 @@ def _answers(
 ) -> dict[str, Answer]:
     """Return the answers of the views that have data, for all ranks or for one."""
     from visualprof.cli._parts import parts
-    from visualprof.views import RunView
+    from visualprof.views import RunView, run_view
 
     trace = open_worker(file) if any(entry.subject == "trace" for entry, _ in views.values()) else None
     alone = trace if len(workers) == 1 else None
@@ -238,7 +249,10 @@ def _answers(
     for name, (chosen, _) in views.items():
         source, ranks = run_views.get(chosen.run_view), values.get(chosen.run_view, [])
         if chosen.join and name in answers and source and source.reduce and len(ranks) > 1:
-            answers[name] = chosen.join(answers[name], source.reduce(ranks), file.name)
+            replay_view = run_view(chosen.replay_view)
+            answers[name] = chosen.join(
+                answers[name], source.reduce(ranks), file.name, partial(_load_parts, replay_view, workers, file)
+            )
     return answers
 
 

@@ -117,7 +117,8 @@ def _parse_column(line: str, chinese: Mapping[str, str]) -> Column:
 def _parse_table(name: str, text: str) -> Table:
     definition, *lines = text.strip().splitlines()
     definition_zh, *lines_zh = CHINESE[name].strip().splitlines()
-    chinese = dict(line.split(None, 1) for line in (*lines_zh, *CHINESE_LAST_COLUMNS.strip().splitlines()))
+    pairs = (line.partition(" ") for line in (*lines_zh, *CHINESE_LAST_COLUMNS.strip().splitlines()))
+    chinese = {column: meaning for column, _, meaning in pairs}
     columns = [_parse_column(line, chinese) for line in (*lines, *_LAST_COLUMNS)]
     return Table(name, definition, definition_zh, {column.name: column for column in columns})
 

@@ -4,16 +4,43 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Annotated
 
-from visualprof.errors import MissingData, NotFound
+import msgspec
+from msgspec import Meta
+
+from visualprof.errors import BadParameter, MissingData, NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.data_pool import PoolReader
 from visualprof.reader.logdir.listing import Run
 from visualprof.reader.run_data.run import RunData
+from visualprof.server.routes import Query
 from visualprof.server.services import Services
 
 MAX_MEMORY_BYTES = 1 << 30
+MAX_RUNS = 100
 BUDGET_S = 1.0  # a request reads for this long; the next one continues
+
+#: Error responses of all routes of run data.
+RUN_DATA_ERRORS = {
+    400: "a parameter has a wrong name or value",
+    404: "there is no such run",
+    409: "the run has no run data",
+}
+
+_RUN_IDS = msgspec.json.Decoder(Annotated[list[str], Meta(min_length=1, max_length=MAX_RUNS)])
+
+
+class RunsQuery(Query):
+    """The runs of a request."""
+
+    runs: Annotated[str, Meta(description="ids of at most 100 runs as a JSON list", max_length=100_000)]
+
+
+def version_of(runs: Mapping[str, RunData]) -> str:
+    """Return a text that changes with the data of the runs."""
+    return str(hash(tuple((run, data.version) for run, data in runs.items())))
 
 
 class RunDataStore:
@@ -45,6 +72,25 @@ class RunDataStore:
         is_complete = data.update(files, budget_s)
         self._limit_memory()
         return data, is_complete
+
+    def load_all(self, ids: str) -> tuple[dict[str, RunData], bool]:
+        """Return the run data of several runs by id, and whether all of it was read.
+
+        Args:
+            ids: Ids of the runs as a JSON list.
+
+        Raises:
+            BadParameter: The ids are not a JSON list of at most `MAX_RUNS` texts.
+        """
+        try:
+            run_ids = _RUN_IDS.decode(ids)
+        except msgspec.MsgspecError as error:
+            problem = msg("server.runs_no_json_list", f"runs must be a JSON list of 1 to {MAX_RUNS} ids")
+            raise BadParameter(
+                problem, msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
+            ) from error
+        loaded = {run: self.load(run, BUDGET_S / len(run_ids)) for run in run_ids}
+        return {run: data for run, (data, _) in loaded.items()}, all(done for _, done in loaded.values())
 
     def _find(self, run_id: str) -> Run:
         run = next((run for run in self._visible.listing().runs if run.id == run_id), None)

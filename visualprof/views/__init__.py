@@ -18,6 +18,7 @@ from visualprof.views.answers.charts import Option
 from visualprof.views.answers.table import Answer
 
 Subject = Literal["trace", "run", "model", "reports", "data"]
+LoadParts = Callable[[], Sequence[tuple[str, Any]]]  # workers with their parts; empty if the view has no data
 
 
 @dataclass(frozen=True)
@@ -44,7 +45,9 @@ class View(msgspec.Struct, frozen=True):
         charts: Return ECharts options by chart name for (answer, params, top).
         subject: Input of `compute`.
         run_view: Name of the view of runs whose input `join` takes.
-        join: Complete the answer for a trace by facts about the other ranks, for (answer, input of `run_view`, worker).
+        join: Complete the answer for a trace by facts about the other ranks, for (answer, input of `run_view`, worker,
+            function that loads the parts of `replay_view`).
+        replay_view: Name of the view of runs whose parts `join` may load, which takes longer than for `run_view`.
     """
 
     name: str
@@ -55,7 +58,8 @@ class View(msgspec.Struct, frozen=True):
     charts: Callable[[Any, Any, int], dict[str, Option]] | None = None
     subject: Subject = "trace"
     run_view: str = ""
-    join: Callable[[Any, Any, str], Answer] | None = None
+    join: Callable[[Any, Any, str, LoadParts], Answer] | None = None
+    replay_view: str = ""
 
     def __post_init__(self) -> None:
         """Prepare the type of the parameters, for the reason given in `reader.trace.codec`."""

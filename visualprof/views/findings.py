@@ -9,7 +9,7 @@ import msgspec
 from msgspec.structs import replace
 
 from visualprof.reader.trace import Trace
-from visualprof.views import Params, View
+from visualprof.views import LoadParts, Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Answer
@@ -21,11 +21,13 @@ from visualprof.views.measure.ranks.run_analysis import RunAnalysis
 from visualprof.views.measure.ranks.straggler_report import Straggler
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
 from visualprof.views.measure.replay.change import apply_changes, parse_changes
+from visualprof.views.measure.replay.joint_replay import balance_gains
 from visualprof.views.measure.steps.windows import HOST_WORK
 from visualprof.views.rules import all_rules, detections
 
 # Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
 MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
+MIN_BALANCED_FACTOR = 1.1  # balanced ranks gain this much more than one late rank: others are late in turn
 # Findings that need the other ranks, or that they change: reported from MIN_SHARE of the step.
 RUN_FINDINGS = {"straggler", "waiting_for_ranks", "communication_bound", *WAITING_RULES}
 # Findings whose measured time includes waiting for a late rank; the late rank comes before them.
@@ -88,6 +90,7 @@ Evidence = Annotated[
         call="name",
         rank="id",
         late_excess_ns="ns",
+        balanced_ns="ns",
         steps_late="count",
         steps="count",
         transfer_ns="ns",
@@ -245,12 +248,13 @@ def _severity(ratio: float) -> Severity:
     return "high" if ratio >= HIGH_SHARE else "medium" if ratio >= MEDIUM_SHARE else "low"
 
 
-def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswer:
+def join(answer: FindingsAnswer, run: RunAnalysis, worker: str, load_ranks: LoadParts) -> FindingsAnswer:
     """Return the findings of one rank, completed by findings about all ranks. Source: docs/findings.md#ranks.
 
-    Exposed communication is split into transfer and waiting, and ranks that the others wait for are findings. The
-    waiting for them belongs to these findings. The replay of one rank takes its waiting for communication, so the
-    split has upper bounds instead of gains, and the gain of no longer waiting for the device is reduced.
+    Exposed communication is split into transfer and waiting, and ranks that the others wait for are findings, with the
+    gain of the joint replay. The waiting for them belongs to these findings. The replay of one rank takes its waiting
+    for communication, so the split has upper bounds instead of gains, and the gain of no longer waiting for the device
+    is reduced.
     """
     if len(run.ranks) < 2 or run.workers.count(worker) != 1 or not answer.measured_ns:
         return answer
@@ -262,14 +266,14 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str) -> FindingsAnswe
     wait_ns = sum(int(finding.evidence["wait_ns"]) for finding in findings if finding.id == "waiting_for_ranks")
     wait_ns = min(wait_ns, late.delay_ns)
     findings = [
-        *(_straggler_finding(straggler, step_ns, wait_ns) for straggler in late.stragglers),
+        *_straggler_findings(late.stragglers, step_ns, wait_ns, load_ranks),
         *(_without_delay(finding, late, step_ns) for finding in findings),
     ]
     findings = [
         finding
         for finding in findings
         if finding.id not in RUN_FINDINGS
-        or max(finding.most_ns_per_step or 0, finding.gain_ns_per_step or 0) >= MIN_SHARE * step_ns
+        or max(finding.most_ns_per_step or 0, _total_gain_ns(finding)) >= MIN_SHARE * step_ns
     ]
     together = _together_without_delay(answer, late)
     return replace(answer, findings=_causes_first(_ordered(findings)), together=together)
@@ -344,44 +348,57 @@ def _split(finding: Finding, share: float, step_ns: int) -> Iterator[Finding]:
         )
 
 
-def _straggler_finding(late: Straggler, step_ns: int, wait_ns: int) -> Finding:
-    """Return a straggler as a finding. At most, the run gains the excess of the straggler.
+def _straggler_findings(
+    stragglers: list[Straggler], step_ns: int, wait_ns: int, load_ranks: LoadParts
+) -> Iterator[Finding]:
+    """Yield stragglers as findings, with the gain of the joint replay; without a forecast, at most their excess.
 
     Args:
-        late: The straggler.
+        stragglers: The stragglers.
         step_ns: The step time.
-        wait_ns: Exposed time in which this rank waits for it.
+        wait_ns: Exposed time in which this rank waits for them.
+        load_ranks: Load the graphs of all ranks.
     """
-    most = max(late.own_excess_ns, 0)
-    return Finding(
-        id="straggler",
-        severity=_severity(most / step_ns),
-        confidence="low" if late.cause == "unknown" else "medium",
-        gain_ns_per_step=None,
-        gain_ratio=None,
-        most_ns_per_step=most,
-        evidence={
-            "rank": late.rank,
-            "late_excess_ns": late.late_excess_ns,
-            "steps_late": late.steps_late,
-            "steps": late.steps,
-            **({"wait_ns": wait_ns, "wait_ratio": wait_ns / step_ns} if wait_ns else {}),
-        },
-        change="",
-        code="",
-        link="/distributed",
-    )
+    balanced = balance_gains(load_ranks(), stragglers) if stragglers else None
+    for index, late in enumerate(stragglers):
+        gain = balanced.gains_ns[index] if balanced else None
+        most = max(late.own_excess_ns, 0)
+        others_ns = balanced.all_ranks_ns if balanced and gain is not None else 0
+        yield Finding(
+            id="straggler",
+            severity=_severity((most if gain is None else max(gain, others_ns)) / step_ns),
+            confidence="low" if late.cause == "unknown" else "medium",
+            gain_ns_per_step=gain,
+            gain_ratio=None if gain is None else gain / step_ns,
+            most_ns_per_step=most if gain is None else None,
+            evidence={
+                "rank": late.rank,
+                "late_excess_ns": late.late_excess_ns,
+                "steps_late": late.steps_late,
+                "steps": late.steps,
+                **({"wait_ns": wait_ns, "wait_ratio": wait_ns / step_ns} if wait_ns else {}),
+                **({"balanced_ns": others_ns} if others_ns > MIN_BALANCED_FACTOR * (gain or 0) else {}),
+            },
+            change=balanced.changes[index] if balanced and gain is not None else "",
+            code="",
+            link="/distributed",
+        )
+
+
+def _total_gain_ns(finding: Finding) -> float:
+    """Return the savings of a finding; of a straggler, with other ranks that are late in turn."""
+    return max(finding.gain_ns_per_step or 0, float(finding.evidence.get("balanced_ns", 0)))
 
 
 def _ordered(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings with the largest savings first, then those without a forecast.
 
-    The excess of a late rank counts as its savings: the others wait as long.
+    Without a forecast, the excess of a late rank counts as its savings: the others wait as long.
     """
 
-    def rank(finding: Finding) -> tuple[int, int, int]:
+    def rank(finding: Finding) -> tuple[float, int, int]:
         most = finding.most_ns_per_step or 0
-        gain = most if finding.id == "straggler" else finding.gain_ns_per_step or 0
+        gain = max(most, _total_gain_ns(finding)) if finding.id == "straggler" else finding.gain_ns_per_step or 0
         return -gain, SEVERITY_ORDER[finding.severity], -most
 
     return sorted(findings, key=rank)
@@ -405,4 +422,4 @@ def _together(trace: Trace, base: Baseline, changes: list[str]) -> Together | No
     return Together(every, len(changes), round(step_ns - gain), round(gain), gain / step_ns if step_ns else 0.0)
 
 
-VIEW = View("findings", 12, needs, Params, compute, run_view="distributed", join=join)
+VIEW = View("findings", 12, needs, Params, compute, run_view="distributed", join=join, replay_view="ranks")

@@ -10,7 +10,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.reader.trace import Trace
-from visualprof.views import Params, View
+from visualprof.views import LoadParts, Params, View
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Answer, Columns, Table, columns_of, from_rows, take_rows
 from visualprof.views.levers.catalog import LEVERS
@@ -21,6 +21,7 @@ from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, 
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis
 from visualprof.views.measure.ranks.straggler_report import Straggler
 from visualprof.views.measure.replay.baseline import Baseline, Obstacle, baseline
+from visualprof.views.measure.replay.joint_replay import ALL_RANKS, BalanceGains, balance_gains
 from visualprof.views.measure.replay.ladder import Ladder
 from visualprof.views.measure.steps.windows import HOST_WORK
 from visualprof.views.rules import all_rules, detections
@@ -258,9 +259,11 @@ def _row(context: RuleContext, base: Baseline, by_rule: Detections, rung: _Rung)
     )
 
 
-def join(answer: PlanAnswer, run: RunAnalysis, worker: str) -> PlanAnswer:
+def join(answer: PlanAnswer, run: RunAnalysis, worker: str, load_ranks: LoadParts) -> PlanAnswer:
     """Return the plan of one rank with the late ranks, and without its waiting, which its changes do not shorten."""
-    return _with_late_ranks(_without_waiting(answer, run.waiting_share(worker)), late_ranks(run, worker))
+    late = late_ranks(run, worker)
+    balanced = balance_gains(load_ranks(), late.stragglers) if late.stragglers else None
+    return _with_late_ranks(_without_waiting(answer, run.waiting_share(worker)), late, balanced)
 
 
 def _without_waiting(answer: PlanAnswer, share: float | None) -> PlanAnswer:
@@ -285,7 +288,7 @@ def _without_waiting(answer: PlanAnswer, share: float | None) -> PlanAnswer:
     return replace(answer, rungs=Table(columns=RungColumns(**chosen)))
 
 
-def _with_late_ranks(answer: PlanAnswer, late: LateRanks) -> PlanAnswer:
+def _with_late_ranks(answer: PlanAnswer, late: LateRanks, balanced: BalanceGains | None) -> PlanAnswer:
     """Return a plan that starts with the late ranks and has no steps shorter than they allow."""
     columns = columns_of(answer.rungs.columns)
     rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
@@ -299,25 +302,37 @@ def _with_late_ranks(answer: PlanAnswer, late: LateRanks) -> PlanAnswer:
             row["gain_ratio"] = row["gain_ns"] / answer.baseline_ns
         if row["step_ns"] is not None:
             row["step_ns"] += delay_ns
-    excess_ns = max((straggler.own_excess_ns for straggler in late.stragglers), default=0)
-    if excess_ns >= MIN_BOUND_RATIO * answer.baseline_ns:
-        worst = max(late.stragglers, key=lambda straggler: straggler.own_excess_ns)
-        rows.insert(0, {**dict.fromkeys(RungColumns.__struct_fields__), **_late_row(worst)})
+    first = _late_row(late.stragglers, balanced, answer.baseline_ns) if late.stragglers else {}
+    if max(first.get("gain_ns") or 0, first.get("most_ns") or 0) >= max(MIN_BOUND_RATIO * answer.baseline_ns, 1):
+        rows.insert(0, {**dict.fromkeys(RungColumns.__struct_fields__), **first})
     planned_ns = None if answer.planned_ns is None else answer.planned_ns + delay_ns
     table = from_rows(RungColumns, [tuple(row.values()) for row in rows])
     return replace(answer, planned_ns=planned_ns, rungs=Table(columns=table))
 
 
-def _late_row(straggler: Straggler) -> dict[str, Any]:
-    """Return the row of a late rank."""
+def _late_row(stragglers: list[Straggler], balanced: BalanceGains | None, step_ns: int) -> dict[str, Any]:
+    """Return the row of the late rank that gains most; of all ranks if one alone gains little.
+
+    Without a forecast of the joint replay, the excess of the worst one is the upper bound.
+    """
+    gains = balanced.gains_ns if balanced else [None] * len(stragglers)
+    index = max(range(len(stragglers)), key=lambda i: (gains[i] or 0, stragglers[i].own_excess_ns))
+    late, gain = stragglers[index], gains[index]
+    subject, change = f"rank {late.rank}", balanced.changes[index] if balanced else ""
+    if balanced is not None and gain is not None and gain < MIN_BOUND_RATIO * step_ns:
+        subject, change, gain = "all ranks", ALL_RANKS, balanced.all_ranks_ns
     return {
         "lever": LATE_RANK_LEVER,
-        "subject": f"rank {straggler.rank}",
-        "most_ns": straggler.own_excess_ns,
-        "confidence": "low" if straggler.cause == "unknown" else "medium",
+        "subject": subject,
+        "change": change or None,
+        "gain_ns": gain,
+        "gain_ratio": None if gain is None else gain / step_ns,
+        "alone_ns": gain,
+        "most_ns": max(late.own_excess_ns, 0) if gain is None else None,
+        "confidence": "low" if late.cause == "unknown" else "medium",
         "evidence": "/distributed",
         "finding": "straggler",
     }
 
 
-VIEW = View("plan", 13, needs, Params, compute, run_view="distributed", join=join)
+VIEW = View("plan", 13, needs, Params, compute, run_view="distributed", join=join, replay_view="ranks")

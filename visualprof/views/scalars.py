@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,13 +10,12 @@ from visualprof.errors import BadParameter, MissingData
 from visualprof.messages import msg
 from visualprof.reader.run_data.rows import unix_seconds
 from visualprof.reader.run_data.run import RunData, ScalarTag
-from visualprof.reader.trace import Trace
 from visualprof.views import Params, View
 from visualprof.views.answers.kinds import CountColumn, NameColumn
 from visualprof.views.answers.table import Columns, LazyTextColumn, Table
+from visualprof.views.measure.run_data.lines import compile_pattern, line_name, needs_run_data
 
 MAX_POINTS = 20_000_000
-_MAX_PATTERN = 200
 
 
 @dataclass(frozen=True)
@@ -56,32 +54,13 @@ class ScalarsAnswer(Table[ScalarsColumns]):
     warnings: list[str]
 
 
-def line_name(line: str, writer: str) -> str:
-    """Return the name of a line in tables."""
-    return " ".join(part for part in (line or ".", writer) if part)
-
-
-def has_scalars(trace: Trace) -> bool:
-    """Return that no trace holds run data."""
-    del trace
-    return False
-
-
 def select_tags(data: RunData, pattern: str) -> list[ScalarTag]:
     """Return the tags that match a regular expression.
 
     Raises:
         BadParameter: The expression is invalid or too long.
     """
-    try:
-        compiled = re.compile(pattern) if len(pattern) <= _MAX_PATTERN else None
-    except re.error:
-        compiled = None
-    if compiled is None:
-        raise BadParameter(
-            msg("views.invalid_tag_pattern", f"{pattern[:_MAX_PATTERN]!r} is not a short regular expression"),
-            msg("views.tag_pattern_hint", "for example: loss|accuracy"),
-        )
+    compiled = compile_pattern(pattern)
     return [row for row in data.scalar_tags() if compiled.search(row.tag)]
 
 
@@ -115,4 +94,4 @@ def compute(data: RunData, params: ScalarsParams) -> ScalarsAnswer:
     )
 
 
-VIEW = View("scalars", 5, has_scalars, ScalarsParams, compute, subject="data")
+VIEW = View("scalars", 5, needs_run_data, ScalarsParams, compute, subject="data")

@@ -13,7 +13,7 @@ from visualprof.reader.run_data.join import JoinedPoints
 from visualprof.reader.run_data.rows import unix_seconds
 from visualprof.reader.run_data.run import RunData, ScalarTag
 from visualprof.reader.trace import Ids
-from visualprof.views.scalars import line_name
+from visualprof.views.measure.run_data.lines import line_name
 
 
 class ScalarTable:

@@ -22,6 +22,10 @@ _MAX_BYTES = 1 << 30
 _MAX_DIGITS = 16  # before the point
 _NUMBER = pattern(r"^\s*-?\d{1,30}(?:\.\d{0,30})?(?:[eE][-+]?\d{1,3})?\s*$")
 
+_EXACT_TIMES = pattern(r"\d{1,16}\.\d{3}\t?(?:\n\d{1,16}\.\d{3}\t?)*")
+_MISSING = frozenset({"", "N/A"})
+_NO_POINTS = str.maketrans("", "", ".\t")
+
 Table = Mapping[str, Sequence[str]]
 
 
@@ -35,6 +39,8 @@ def read_table(folder: Path, name: str, builder: TraceBuilder) -> Table:
         return {}
     try:
         data = Source(path).read_all(_MAX_BYTES, name, msg("ascend.record_shorter", "record fewer steps"))
+        if table := _plain_columns(data):
+            return table
         rows = list(csv.reader(io.StringIO(data.decode("utf-8", "replace"), newline=""), strict=True))
     except (csv.Error, SourceError) as error:
         builder.warn(msg("ascend.damaged_file", f"{name} cannot be read and was left out ({error})"))
@@ -48,6 +54,25 @@ def read_table(folder: Path, name: str, builder: TraceBuilder) -> Table:
     return dict(zip(head, zip(*complete, strict=True), strict=True)) if complete else {}
 
 
+def _plain_columns(data: bytes) -> Table:
+    """Return the columns of a CSV file without quotes whose rows are all complete; empty for other files.
+
+    It takes a third of the time of a CSV parser.
+    """
+    text = data.replace(b"\r\n", b"\n").rstrip(b"\n")
+    head, _, body = text.partition(b"\n")
+    if not body or b'"' in data or b"\r" in text or b"\n" + head.partition(b",")[0] + b"," in body:
+        return {}
+    names = [name.strip() for name in head.decode("utf-8", "replace").split(",")]
+    characters = np.frombuffer(body + b"\n", np.uint8)
+    separators = characters[(characters == ord(",")) | (characters == ord("\n"))]
+    ends = np.flatnonzero(separators == ord("\n")) + 1
+    if (ends != len(names) * np.arange(1, len(ends) + 1)).any():
+        return {}
+    fields = body.decode("utf-8", "replace").replace("\n", ",").split(",")
+    return {name: fields[i :: len(names)] for i, name in enumerate(names)}
+
+
 def column(table: Table, *names: str) -> Sequence[str]:
     """Return the first of these columns that the table has; empty texts if it has none."""
     present = next((name for name in names if name in table), None)
@@ -58,6 +83,9 @@ def column(table: Table, *names: str) -> Sequence[str]:
 
 def times_ns(texts: Sequence[str]) -> Ints:
     """Return times in ns of texts in us with three decimals, exactly; `NO_TIME` for texts that are not times."""
+    lines = "\n".join(texts)
+    if _EXACT_TIMES.fullmatch(lines):
+        return np.fromstring(lines.translate(_NO_POINTS), np.int64, sep="\n")
     return np.array([_time_ns(text) for text in texts], np.int64)
 
 
@@ -71,7 +99,7 @@ def _time_ns(text: str) -> int:
 def numbers(texts: Sequence[str], scale: float = 1.0) -> Floats:
     """Return numbers, NaN for texts that are not numbers."""
     try:
-        values = np.array(texts, np.float64)
+        values = np.array(["nan" if text in _MISSING else text for text in texts], np.float64)
     except ValueError:
         values = np.array([float(text) if _NUMBER.match(text) else np.nan for text in texts], np.float64)
     return np.where(np.isfinite(values), values * scale, np.nan)

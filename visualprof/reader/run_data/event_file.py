@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import stat
 from collections.abc import Callable
@@ -61,6 +62,7 @@ class EventFile:
         self.restarts: list[RestartMark] = []
         self.damages: list[Damage] = []
         self.is_complete, self.problem, self.memory_bytes = False, "", 0
+        self._mappings: list[mmap.mmap] = []
         self._head, self._offset = head, 0
         self._size: int = 0
         self._tail: Damage | None = None
@@ -138,8 +140,17 @@ class EventFile:
                 self.series[head.tag].add_points(points)
             if len(samples.step):
                 self.series[head.tag].add_samples(samples)
-            self.memory_bytes += _ROW_BYTES * (len(points.step) + len(samples.step))
+            if growth.mapping is None:
+                self.memory_bytes += _ROW_BYTES * (len(points.step) + len(samples.step))
+        if growth.mapping is not None:
+            self._mappings.append(growth.mapping)
         self.version += 1
+
+    def release(self) -> None:
+        """Give the memory of mapped values back to the system, which maps them again when they are used."""
+        if hasattr(mmap, "MADV_DONTNEED"):
+            for mapping in self._mappings:
+                mapping.madvise(mmap.MADV_DONTNEED)
 
     @property
     def all_damages(self) -> list[Damage]:

@@ -104,10 +104,12 @@ class Growth(NamedTuple):
     Attributes:
         state: How far the file was read.
         values: Scalars and other values of each series of the state.
+        mapping: The file in the cache that holds the values, `None` for values in memory.
     """
 
     state: FileState
     values: list[tuple[Points, Samples]]
+    mapping: mmap.mmap | None = None
 
 
 def series_head(tag: str, series: Series) -> SeriesHead:
@@ -149,7 +151,7 @@ def load_growth(path: Path) -> Growth | None:
     if magic != _MAGIC or total != len(data) or zlib.crc32(raw) != checksum:
         return None
     state = _DECODER.decode(raw)
-    return Growth(state, _map_values(state, data, _START.size + _padded(size)))
+    return Growth(state, _map_values(state, data, _START.size + _padded(size)), data)
 
 
 def _map_values(state: FileState, data: mmap.mmap, offset: int) -> list[tuple[Points, Samples]]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -16,8 +17,10 @@ from visualprof.reader.run_data.event_file import EventFile
 from visualprof.reader.run_data.folders import DataFile
 from visualprof.reader.run_data.growth import Damage
 from visualprof.reader.run_data.join import JoinedPoints, WriterPoints, join_points
+from visualprof.reader.run_data.kinds import DataKind, SampleKind
 from visualprof.reader.run_data.reading import FileReader, LocalReader
 from visualprof.reader.run_data.rows import UNKNOWN_NS
+from visualprof.reader.run_data.samples import SampleSeries, kind_of_series, list_samples
 from visualprof.reader.run_data.series import Series
 
 _MAX_JOINED = 64  # tags whose joined points are cached
@@ -58,6 +61,20 @@ class ScalarTag(NamedTuple):
     max: float | None
 
 
+class PluginContent(NamedTuple):
+    """Settings of a plugin in the metadata of a series.
+
+    Attributes:
+        line: The line.
+        tag: The tag.
+        content: The settings.
+    """
+
+    line: str
+    tag: str
+    content: bytes
+
+
 class RunData:
     """The run data of a run. All methods may be called from several threads.
 
@@ -69,6 +86,7 @@ class RunData:
         self._reader = reader or LocalReader()
         self._lock = threading.Lock()
         self._files: dict[DataFile, EventFile] = {}
+        self._files_by_line: dict[str, list[EventFile]] = {}
         self._problems: dict[DataFile, str] = {}
         self._joined: OrderedDict[tuple[str, str], tuple[object, list[JoinedPoints]]] = OrderedDict()
         self._summaries: dict[tuple[str, str], tuple[object, list[ScalarTag]]] = {}
@@ -85,8 +103,13 @@ class RunData:
             for file in self._files.keys() - set(files):
                 del self._files[file]
                 self._problems.pop(file, None)
+            for event_file in self._files.values():
+                event_file.release()
             while True:
                 is_complete = self._update_files(files, end_s)
+                self._files_by_line = {}
+                for entry, event_file in self._files.items():
+                    self._files_by_line.setdefault(entry.line, []).append(event_file)
                 if is_complete or not self._reader.wait([*self._files.values()], end_s):
                     return is_complete
 
@@ -137,6 +160,38 @@ class RunData:
         with self._lock:
             return self._join(line, tag)
 
+    def samples(self, kinds: Collection[SampleKind]) -> list[SampleSeries]:
+        """Return where the values of some kinds are stored, sorted by tag and line."""
+        with self._lock:
+            return list_samples(self._files, kinds)
+
+    def kinds(self) -> set[DataKind]:
+        """Return the kinds of values in the files."""
+        with self._lock:
+            kinds: set[DataKind] = set()
+            for file in self._files.values():
+                for series in file.series.values():
+                    kind = kind_of_series(file, series)
+                    kinds.update(filter(None, (kind, "scalar" if series.has_points else None)))
+                    if series.plugin == "hparams":
+                        kinds.add("trial")
+            return kinds
+
+    def plugin_contents(self, plugin: str) -> list[PluginContent]:
+        """Return the settings of a plugin in all series, sorted by line and tag."""
+        with self._lock:
+            return sorted(
+                PluginContent(entry.line, tag, series.content)
+                for entry, file in self._files.items()
+                for tag, series in file.series.items()
+                if series.plugin == plugin
+            )
+
+    def folders(self) -> list[tuple[str, str]]:
+        """Return line and path of the folders with files of run data, sorted."""
+        with self._lock:
+            return sorted({(entry.line, os.path.dirname(entry.path)) for entry in self._files})
+
     def warnings(self) -> list[str]:
         """Return a sentence per file with skipped data."""
         with self._lock:
@@ -151,8 +206,8 @@ class RunData:
             return warnings
 
     def _files_with(self, line: str, tag: str) -> list[EventFile]:
-        files = (file for entry, file in self._files.items() if entry.line == line and tag in file.series)
-        return [file for file in files if file.series[tag].has_points]
+        files = self._files_by_line.get(line, ())
+        return [file for file in files if tag in file.series and file.series[tag].has_points]
 
     def _join(self, line: str, tag: str) -> list[JoinedPoints]:
         """Return the joined scalars of a tag, cached."""

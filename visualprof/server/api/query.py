@@ -240,7 +240,9 @@ class Queries(Resource):
     def query(self, query: SqlQuery) -> QueryAnswer:
         """Run one SELECT statement about a run."""
         workers = [name for name in query.workers.split(",") if name]
-        parameters = {name: text if query.stored else parse_value(text) for name, text in query.others.items()}
+        parameters: dict[str, str | int | float | bool | None] = {
+            name: text if query.stored else parse_value(text) for name, text in query.others.items()
+        }
         body = QueryRequest(
             run=query.run,
             worker=query.worker,

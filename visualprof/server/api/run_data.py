@@ -16,35 +16,21 @@ from visualprof.messages import msg
 from visualprof.reader.run_data.event_file import Points
 from visualprof.reader.run_data.join import JoinedPoints
 from visualprof.reader.run_data.rows import unix_seconds
-from visualprof.reader.run_data.run import RunData
 from visualprof.reader.trace import Floats
 from visualprof.server.responses import csv_response
-from visualprof.server.routes import Query, Resource, get
-from visualprof.server.run_data_store import BUDGET_S, RunDataStore
+from visualprof.server.routes import Resource, get
+from visualprof.server.run_data_store import RUN_DATA_ERRORS, RunDataStore, RunsQuery, version_of
 from visualprof.server.services import Services
 from visualprof.views.answers.kinds import CountColumn, NameColumn, TextColumn
 from visualprof.views.measure.run_data.buckets import Axis, Buckets, axis_values, earliest_ns, make_buckets
+from visualprof.views.measure.run_data.lines import line_name
 from visualprof.views.measure.run_data.smoothing import MAX_SMOOTHING, smooth
-from visualprof.views.scalars import line_name
 
-MAX_RUNS = 100
 _MAX_MARKS = 200
 _MAX_CSV_POINTS = 5_000_000
-_ERRORS = {
-    400: "a parameter has a wrong name or value",
-    404: "there is no such run",
-    409: "the run has no run data",
-}
-RunIds = Annotated[str, Meta(description="ids of at most 100 runs as a JSON list", max_length=100_000)]
 
 
-class TagsQuery(Query):
-    """The runs of the tags."""
-
-    runs: RunIds
-
-
-class ScalarsQuery(TagsQuery, kw_only=True):
+class ScalarsQuery(RunsQuery, kw_only=True):
     """The tag, the axis and the window of a chart."""
 
     tag: Annotated[str, Meta(description="name of a tag", max_length=1024)]
@@ -162,9 +148,6 @@ class ScalarLines(msgspec.Struct):
     lines: list[Line]
 
 
-_RUN_IDS = msgspec.json.Decoder(Annotated[list[str], Meta(min_length=1, max_length=MAX_RUNS)])
-
-
 class RunDataRoutes(Resource):
     """The routes for run data."""
 
@@ -172,10 +155,10 @@ class RunDataRoutes(Resource):
         super().__init__(services)
         self._store = services.get(RunDataStore)
 
-    @get("/data/tags", errors=_ERRORS, needs="link")
-    def tags(self, query: TagsQuery) -> TagsAnswer:
+    @get("/data/tags", errors=RUN_DATA_ERRORS, needs="link")
+    def tags(self, query: RunsQuery) -> TagsAnswer:
         """List the tags of runs with their latest values."""
-        runs, is_complete = self._load(query.runs)
+        runs, is_complete = self._store.load_all(query.runs)
         rows = [(run, row) for run, data in runs.items() for row in data.scalar_tags()]
         columns = TagColumns(
             run=[run for run, _ in rows],
@@ -191,13 +174,14 @@ class RunDataRoutes(Resource):
             min=[row.min for _, row in rows],
             max=[row.max for _, row in rows],
         )
-        version = str(hash(tuple((run, data.version) for run, data in runs.items())))
-        return TagsAnswer(version, is_complete, columns, [text for data in runs.values() for text in data.warnings()])
+        return TagsAnswer(
+            version_of(runs), is_complete, columns, [text for data in runs.values() for text in data.warnings()]
+        )
 
-    @get("/data/scalars", media=("application/json", "text/csv"), errors=_ERRORS, needs="link")
+    @get("/data/scalars", media=("application/json", "text/csv"), errors=RUN_DATA_ERRORS, needs="link")
     def scalars(self, query: ScalarsQuery) -> ScalarLines | Response:
         """Return the points of a tag in several runs."""
-        runs, is_complete = self._load(query.runs)
+        runs, is_complete = self._store.load_all(query.runs)
         lines = [
             (run, line_name(line, part.file if len(parts) > 1 else ""), part)
             for run, data in runs.items()
@@ -208,22 +192,6 @@ class RunDataRoutes(Resource):
         if query.format == "csv":
             return csv_response(_csv(query.tag, lines), f"scalars_{query.tag}")
         return ScalarLines(query.tag, is_complete, [_line(run, name, part, query) for run, name, part in lines])
-
-    def _load(self, ids: str) -> tuple[dict[str, RunData], bool]:
-        """Return the run data of the requested runs, and whether all of it was read.
-
-        Raises:
-            BadParameter: The ids are not a JSON list of at most `MAX_RUNS` texts.
-        """
-        try:
-            run_ids = _RUN_IDS.decode(ids)
-        except msgspec.MsgspecError as error:
-            problem = msg("server.runs_no_json_list", f"runs must be a JSON list of 1 to {MAX_RUNS} ids")
-            raise BadParameter(
-                problem, msg("server.ids_listed_api_v1_runs", "ids are listed by /api/v1/runs")
-            ) from error
-        loaded = {run: self._store.load(run, BUDGET_S / len(run_ids)) for run in run_ids}
-        return {run: data for run, (data, _) in loaded.items()}, all(done for _, done in loaded.values())
 
 
 def _line(run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Line:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import MISSING, fields
 from typing import Any, Literal, cast, get_args, get_origin, get_type_hints
 
@@ -209,10 +209,17 @@ class Views(Resource):
             run_version, load = self._run_subject(run_view(selected.run_view), query, "")
         except MissingData:
             return answer
+
+        def load_ranks() -> Sequence[tuple[str, Any]]:
+            try:
+                return self._run_subject(run_view(selected.replay_view), query, "")[1]()
+            except MissingData:
+                return []
+
         worker = query.worker or workers[0].id
         version = self._traces.version(self._span(selected, query), query.step_range)
         key = (version, run_version, worker, selected.name, params)
-        return self._results.get(key, lambda: join(answer, load(), worker))
+        return self._results.get(key, lambda: join(answer, load(), worker, load_ranks))
 
     def _subject(self, view: View, query: SubjectQuery, params: Any) -> tuple[tuple[object, ...], Callable[[], Any]]:
         """Return a key that changes with the subject's content, and a function that loads the subject.

@@ -35,12 +35,17 @@ export const SHARED_TEXTS: readonly string[] = [
 
 /** Files of other pages that a page also needs. */
 const TEXTS_OF_OTHER_PAGES: Readonly<Record<string, readonly string[]>> = {
+  curves: ["scalars"],
   distributed: ["idle"],
+  distributions: ["scalars"],
+  embeddings: ["scalars"],
   graph: ["trace"],
   models: ["agents"],
   people: ["agents"],
   run: ["agents"],
+  samples: ["scalars"],
   trace: ["idle"],
+  trials: ["scalars"],
 };
 
 /** Return the files with the texts of a page. */

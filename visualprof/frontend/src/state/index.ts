@@ -5,6 +5,7 @@ export * from "./clock";
 export * from "./live";
 export * from "./compare";
 export * from "./current-user";
+export * from "./data-pages";
 export * from "./link-target";
 export * from "./navigation";
 export * from "./polling";

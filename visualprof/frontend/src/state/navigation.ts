@@ -4,6 +4,7 @@ import { offlineReport } from "../api";
 import { router } from "../router";
 import { catalogLoaded, findView, isAccountPage, isPageAvailable, profilePages } from "./catalog";
 import { currentUser, linkExpiresNs } from "./current-user";
+import { DATA_PAGES, dataPages } from "./data-pages";
 import { loaded, runs } from "./runs";
 import { run, span } from "./selection";
 
@@ -81,13 +82,6 @@ function listProfilePages(): NavigationPage[] {
 /** Whether there is a list to choose from. A report and a link show a single run. */
 export const hasRunList = computed(() => runs.value.length > 1 && !offlineReport && linkExpiresNs.value === null);
 
-/** The pages of run data. A report has none. */
-const TRAINING_PAGES = ["scalars"] as const;
-
-function listTrainingPages(): NavigationPage[] {
-  return run.value?.data && !offlineReport ? TRAINING_PAGES.map(plain) : [];
-}
-
 /** Viewers of a single run cannot create runs. */
 function listOtherPages(): NavigationGroup[] {
   const isViewer = linkExpiresNs.value !== null;
@@ -105,7 +99,7 @@ export const navigation = computed<NavigationGroup[]>(() =>
   catalogLoaded.value
     ? [
         { id: "start" as const, pages: hasRunList.value ? [plain("runs")] : [] },
-        { id: "training" as const, pages: listTrainingPages() },
+        { id: "training" as const, pages: (dataPages.value ?? []).map(plain) },
         { id: "profile" as const, pages: listProfilePages() },
         ...listOtherPages(),
       ].filter((group) => group.pages.length > 0)
@@ -118,7 +112,7 @@ export function isPage(id: string): boolean {
     isAccountPage(id) ||
     (id === "runs" && hasRunList.value) ||
     profileIds.value.includes(id) ||
-    TRAINING_PAGES.some((page) => page === id) ||
+    DATA_PAGES.includes(id) ||
     listOtherPages().some((group) => group.pages.some((page) => page.id === id))
   );
 }

@@ -35,6 +35,8 @@ export function timelineLink(extent: Extent): RouteLocationRaw | null {
 
 /** Return a link to the same replay, where it can be varied, or null if there is none. */
 export function replayLink(change: string, shortNames?: Readonly<Record<string, string>>): RouteLocationRaw | null {
+  if (change.startsWith("rank[") && isPageAvailable("distributed"))
+    return linkedLocation(`/distributed?mark=ranks_replay&change=${encodeURIComponent(change)}`);
   return change && isPageAvailable("idle")
     ? linkedLocation(`/idle?change=${encodeURIComponent(shortChange(change, shortNames))}`)
     : null;

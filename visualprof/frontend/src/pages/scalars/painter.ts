@@ -2,7 +2,7 @@
 import type { ScalarLine } from "../../api";
 import { TEXT_COLORS } from "../../charts/palette";
 import type { ThemeName } from "../../lib/color";
-import { columnOf, createScale, ticks, type Numbers, type Range, type Scale } from "./plot";
+import { columnOf, createScale, ticks, type Numbers, type Range, type Scale } from "../../run-data/plot";
 
 export interface ColoredLine {
   line: ScalarLine;

@@ -1,5 +1,5 @@
 // Which runs the page shows, the groups of their tags, and the colors of their lines.
-import type { TagsAnswer } from "../../api";
+import type { TagsAnswer } from "../api";
 
 export const MAX_RUNS = 100;
 

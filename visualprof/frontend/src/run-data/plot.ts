@@ -1,5 +1,5 @@
 // The geometry of a card with scalars: its ranges, ticks, and the points next to the cursor.
-import type { ScalarLine } from "../../api";
+import type { ScalarLine } from "../api";
 
 export type Numbers = readonly (number | null)[];
 

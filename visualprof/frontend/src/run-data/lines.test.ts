@@ -1,7 +1,7 @@
 import { expect, test } from "vitest";
-import type { TagsAnswer } from "../../api";
+import type { TagsAnswer } from "../api";
 import { groupTags, lineColors, lineName, linesOf, matchingTags, parsePattern } from "./lines";
-import { formatPosition, formatValue } from "./settings";
+import { formatPosition, formatValue } from "./positions";
 
 test("tags are grouped by their first part, pinned tags come first", () => {
   const groups = groupTags(["loss", "train/acc", "train/loss", "valid/acc"], ["train/loss", "gone"]);

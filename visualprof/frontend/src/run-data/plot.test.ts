@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import type { ScalarLine } from "../../api";
+import type { ScalarLine } from "../api";
 import { createScale, nearest, ticks, xRange, yRange } from "./plot";
 
 function line(x: (number | null)[], values: (number | null)[]): ScalarLine {
