@@ -1,4 +1,4 @@
-"""The table `scalar`, and `visualprof.open(path).scalars`: the values of the samples of run data."""
+"""The tables `scalar` and `trial`, and `visualprof.open(path).scalars`: the values of the samples of run data."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 
 import visualprof
 from tests.conftest import SAMPLES
+from visualprof.capture import LogWriter
 from visualprof.cli import main
 from visualprof.errors import NotFound
 
@@ -54,6 +55,23 @@ def test_recordings_without_run_data_have_no_rows() -> None:
     opened = visualprof.open(SAMPLES / "synthetic-4gpu" / "rank0.pt.trace.json.gz")
     assert len(opened.scalars) == 0
     assert opened.sql("SELECT * FROM scalar").rows == []
+
+
+def test_trials_are_rows(tmp_path: Path) -> None:
+    with LogWriter(tmp_path / "a") as writer:
+        writer.add_scalar("loss", 0.25, 10)
+        writer.add_hparams({"lr": 0.1, "amp": True, "name": "adam"}, ["loss"])
+    rows = (
+        visualprof.open(tmp_path / "a")
+        .sql("SELECT run, status, kind, name, number, text FROM trial ORDER BY name")
+        .rows
+    )
+    assert rows == [
+        (".", "success", "parameter", "amp", None, "true"),
+        (".", "success", "metric", "loss", 0.25, None),
+        (".", "success", "parameter", "lr", 0.1, None),
+        (".", "success", "parameter", "name", None, "adam"),
+    ]
 
 
 def test_an_event_file_is_a_path(capsys: pytest.CaptureFixture[str]) -> None:

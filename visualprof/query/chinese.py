@@ -301,6 +301,15 @@ step 步。
 wall_time_s Unix 时间，单位为秒。
 value 数值；NaN 为 NULL。
 """,
+    "trial": """
+训练程序记录的各次试验的超参数和指标。
+run 试验在运行目录下的子目录，`.` 为运行自己的目录。
+status success、failure、running 或 ended；未知时为 NULL。
+kind parameter（超参数）或 metric（指标）。
+name 超参数的名称，或指标的标签。
+number 数值，或指标的最后一个值；文本时为 NULL。
+text 文本；开关为 true 或 false。
+""",
     "trace": """
 已打开的 trace。
 id trace 的编号，等于 `trace`。

@@ -301,6 +301,15 @@ step count The step.
 wall_time_s count:DOUBLE Unix time in seconds.
 value count:DOUBLE The value; NULL for NaN.
 """,
+    "trial": """
+Hyper-parameters and metrics of the trials that the training program logged.
+run name Folder of the trial below the run, `.` for the run's own folder.
+status word success, failure, running or ended; NULL if unknown.
+kind word parameter or metric.
+name name Name of the hyper-parameter, or tag of the metric.
+number count:DOUBLE The number, or the last value of the metric; NULL for texts.
+text text The text; true or false for a switch.
+""",
     "trace": """
 The open traces.
 id id Number of the trace; equal to `trace`.

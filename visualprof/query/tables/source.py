@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cached_property
 
 from visualprof.query.tables import blocks, events, facts
 from visualprof.query.tables.columns import Builder, Values
-from visualprof.query.tables.run_data import ScalarTable
+from visualprof.query.tables.run_data import RUN_DATA_TABLES
 from visualprof.reader.run_data.run import RunData
 from visualprof.reader.trace import Trace
 
@@ -57,13 +58,17 @@ class Source:
         self._builders: dict[str, dict[str, Builder]] = {}
         self._values: dict[tuple[str, str], Values | None] = {}
 
+    @cached_property
+    def _run_data(self) -> RunData | None:
+        return self._read_run_data()
+
     def column(self, table: str, name: str) -> Values | None:
         """Return the values of a column, `None` if the trace has no such data."""
         key = table, name
         if key not in self._values:
             if table not in self._builders:
-                if table == "scalar":
-                    self._builders[table] = ScalarTable(self._read_run_data()).builders()
+                if table in RUN_DATA_TABLES:
+                    self._builders[table] = RUN_DATA_TABLES[table](self._run_data).builders()
                 else:
                     self._builders[table] = TABLES[table](self.trace).builders()
             builder = self._builders[table].get(name)
