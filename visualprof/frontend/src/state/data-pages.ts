@@ -9,6 +9,8 @@ const PAGE_BY_KIND: Readonly<Record<string, string>> = {
   image: "samples",
   audio: "samples",
   text: "samples",
+  pr_curve: "curves",
+  roc_curve: "curves",
 };
 const POLL_MS = 5000;
 const READING_POLL_MS = 500;
