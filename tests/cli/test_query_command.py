@@ -107,6 +107,13 @@ def test_the_suffix_of_the_output_file_chooses_the_format(tmp_path: Path, capsys
     assert (tmp_path / "x.txt").read_text() == query(capsys, RANK0, SQL)
 
 
+def test_a_missing_profile_and_a_file_that_cannot_be_written_are_explained(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "needs a profile" in error(capsys, SQL)
+    assert "cannot write" in error(capsys, RANK0, SQL, "-o", tmp_path / "missing" / "x.csv")
+
+
 def test_warnings_about_the_file_are_printed_and_strict_makes_them_errors(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -145,7 +145,8 @@ def _statement(args: argparse.Namespace) -> tuple[list[str], str]:
         return words, "" if args.run else _read_file(args.file)
     if len(words) > 1 and (any(c.isspace() for c in words[-1]) or not Path(words[-1]).exists()):
         return words[:-1], words[-1]
-    if words and not sys.stdin.isatty():
+    is_statement = len(words) == 1 and any(c.isspace() for c in words[0]) and not Path(words[0]).exists()
+    if words and not is_statement and not sys.stdin.isatty():
         return words, sys.stdin.read()
     raise BadParameter(
         "a query needs a profile and a statement",
@@ -228,13 +229,20 @@ def _write(engine: Engine, sql: str, parameters: Mapping[str, Any], args: argpar
         else:
             text = _json(cursor, rows, truncated, lines=args.format == "ndjson")
     if args.output:
-        Path(args.output).write_text(text, encoding="utf-8", errors="replace")
+        _write_file(args.output, text)
     else:
         sys.stdout.buffer.write(text.encode("utf-8", "replace"))
         sys.stdout.buffer.flush()
     if args.format == "table":
         more = "; more rows exist, see --limit" if truncated else ""
         print(f"{len(rows):,} rows in {elapsed_s:.3f} s{more}", file=sys.stderr)
+
+
+def _write_file(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise BadParameter(f"cannot write {path}: {error.strerror}", "choose another file with -o") from error
 
 
 def _write_binary(engine: Engine, sql: str, parameters: Mapping[str, Any], args: argparse.Namespace) -> None:
