@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from visualprof.capture import LogWriter
+from visualprof.cli._subjects import run_data_below
 from visualprof.errors import FormatError, SourceError
 from visualprof.reader.protobuf import Message, ProtobufError
 from visualprof.reader.run_data.curves import parse_curve
@@ -188,6 +190,15 @@ def test_a_projector_configuration_reads_no_other_folder(tmp_path: Path) -> None
     data = RunData()
     data.update([DataFile("", str(run / "events.out.tfevents.1"))])
     assert list_embeddings(data) == []
+
+
+def test_names_with_escaped_characters(tmp_path: Path) -> None:
+    with LogWriter(tmp_path) as writer:
+        writer.add_embedding(np.eye(3), ["x", "y", "z"], tag='é "1"\\')
+        with (tmp_path / "projector_config.pbtxt").open("a") as config:
+            config.write('embeddings { tensor_name: "null" tensor_path: "a\\000b" }')
+    (source,) = list_embeddings(run_data_below(str(tmp_path)))
+    assert (source.tag, source.step) == ('é "1"\\', 0)
 
 
 def test_damaged_vectors_are_errors(tmp_path: Path) -> None:

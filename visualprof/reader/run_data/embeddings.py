@@ -25,6 +25,8 @@ MAX_POINTS = 20_000
 MAX_FILE_BYTES = 1 << 28
 _CONFIG_NAME = "projector_config.pbtxt"
 _MAX_CONFIG_BYTES = 1 << 20
+_ESCAPE = re.compile(rb"\\([0-7]{1,3}|.)", re.DOTALL)
+_ESCAPED = {b"n": b"\n", b"r": b"\r", b"t": b"\t"}
 _TOKEN = re.compile(r'(\w+)\s*(?::\s*(?:"((?:[^"\\]|\\.)*)"|([-\w.]+))|(\{))|(\})')
 
 
@@ -155,12 +157,22 @@ def _parse_config(text: str) -> Iterator[tuple[dict[str, str], list[int]]]:
         elif key == "single_image_dim" and plain and plain.isdecimal():
             sizes.append(int(plain))
         elif quoted is not None:
-            values.setdefault(key, quoted)
+            values.setdefault(key, _unescape(quoted))
+
+
+def _unescape(text: str) -> str:
+    """Return the content of a quoted text. Protobuf writes other characters than ASCII as octal bytes."""
+
+    def replace(match: re.Match[bytes]) -> bytes:
+        code = match[1]
+        return bytes([int(code, 8) & 255]) if code[0] in b"01234567" else _ESCAPED.get(code, code)
+
+    return _ESCAPE.sub(replace, text.encode("utf-8", "replace")).decode("utf-8", "replace")
 
 
 def _path_inside(folder: Path, name: str) -> str:
     """Return a path inside the folder, "" for others."""
-    if not name:
+    if not name or "\0" in name:
         return ""
     path, root = (folder / name).resolve(), folder.resolve()
     return str(path) if path.is_relative_to(root) and path.is_file() else ""
