@@ -16,7 +16,7 @@ from visualprof.views.measure.findings.detection import RuleContext
 from visualprof.views.measure.heap.growth import find_growth
 from visualprof.views.measure.heap.moment import device_entries, peak_entry, requested_curve
 from visualprof.views.measure.heap.out_of_memory import explain_failure, failure_cause, segment_bytes
-from visualprof.views.rules import memory_grows, out_of_memory
+from visualprof.views.rules import activations_at_peak, memory_grows, out_of_memory
 from visualprof.views.snapshot import VIEW, SnapshotAnswer, SnapshotParams
 
 FOLDER = FIXTURES / "memory_snapshots"
@@ -164,6 +164,14 @@ def test_the_failure_and_the_growth_are_findings(oom: Trace) -> None:
 def test_snapshots_without_a_failure_or_steps_have_no_such_finding(name: str) -> None:
     context = RuleContext(read_trace(FOLDER / name))
     assert [*out_of_memory.detect(context), *memory_grows.detect(context)] == []
+
+
+def test_activations_at_the_peak_are_a_finding(oom: Trace) -> None:
+    (finding,) = activations_at_peak.detect(RuleContext(read_trace(FOLDER / "train_ring_buffer.pickle.gz")))
+    truth = EXPECTED["train_ring_buffer.pickle.gz"]["peak"]["by_category"]["activation"]
+    assert finding.evidence["activation_bytes"] == truth
+    assert 0 < int(finding.evidence["freed_bytes"]) < truth
+    assert list(activations_at_peak.detect(RuleContext(oom))) == []  # beam search makes the peak
 
 
 def test_two_steps_do_not_prove_growth(oom: Trace) -> None:

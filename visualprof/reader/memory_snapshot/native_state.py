@@ -36,7 +36,7 @@ def native_lifetimes(
     highest = max(int(column.max(initial=0)) for column in (entries.addr, entries.size, segments, blocks))
     if run is None or highest >= MAX_ADDRESS:
         return None
-    heap = run(
+    arguments = (
         np.ascontiguousarray(actions, np.uint8),
         *(np.ascontiguousarray(column, np.int64) for column in (entries.addr, entries.size)),
         *(np.ascontiguousarray(column, np.int32) for column in (entries.stream, entries.pool, entries.stack)),
@@ -47,6 +47,7 @@ def native_lifetimes(
         len(blocks),
         _numbers(rounding),
     )
+    heap = run(*arguments)
     if not heap:
         return None
     try:
