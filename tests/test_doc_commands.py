@@ -35,7 +35,6 @@ NOT_RUN = {
     r"^curl|^kill|^python3 agent.pyz|--server|^visualprof agent": "needs a running server or process",
     r"^visualprof (submit|machines|share|jobs|record|model)\b": "needs a running server; tests/remote has tests",
     r"^visualprof doctor --gpu": "needs a GPU; tests/gpu_kit has tests",
-    r"^visualprof convert-logs": "needs VisualDL logs; tests/cli/test_convert_logs.py has tests",
     r"^visualprof view (scalars|samples|distributions|curves|trials|embeddings)": "needs logs; tests/views has tests",
     r"^visualprof (search|advise)\b": "measures for minutes; tests/remote has tests",
     r"--engine|s3://|--oidc|--user-header|--store|--fleet|migrate": "needs a cluster, a bucket or another service",
