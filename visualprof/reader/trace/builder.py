@@ -279,17 +279,11 @@ class TraceBuilder:
             if track.kind is TrackKind.STREAM:
                 parent[track.first : track.first + track.count] = -1
         event_of_row = index_rows(columns["row"])
+        launches = match_launches(columns, tracks)
         links = build_links(
-            match_launches(columns, tracks),
-            self._links,
-            self._flows,
-            ts=ts,
-            end=end,
-            parent=parent,
-            first=first,
-            event_of_row=event_of_row,
+            launches, self._links, self._flows, ts=ts, end=end, parent=parent, first=first, event_of_row=event_of_row
         )
-        return Layout(columns, tracks, first, parent, depth, event_of_row, links)
+        return Layout(columns, tracks, first, parent, depth, event_of_row=event_of_row, links=links)
 
     def _add_named_steps(self, layout: Layout) -> None:
         """Make steps of the ranges with names of steps, for a file that marks none otherwise."""

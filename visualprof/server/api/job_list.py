@@ -25,6 +25,7 @@ from visualprof.views.answers.encoding import encode
 from visualprof.views.measure.reports.evaluation import MARGIN_FIELDS, confidence_margin
 
 _WAITS_MAX_AGE_S, _LEAVING_MAX_AGE_S = 2.0, 60.0  # maximum age of cached values
+msgspec.json.Decoder(PointRow)  # prepares `convert` at import time, see `reader.trace.codec`
 _MAX_WAITS = 500  # jobs whose reason for waiting a list contains
 _SOON_NS = 7 * 24 * 3600 * 10**9
 

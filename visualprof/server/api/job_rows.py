@@ -137,9 +137,6 @@ class PointRow(PointHead, kw_only=True):
     p99_margin_ns: int | None = None
 
 
-msgspec.json.Decoder(PointRow)  # prepares `convert` at import time, see `reader.trace.codec`
-
-
 class JobAnswer(msgspec.Struct, kw_only=True):
     """One job with its request and the points measured so far.
 
