@@ -1,6 +1,6 @@
 """The declarations in Chinese: per table its definition, followed by one line per column with name and definition.
 
-Tables and columns are those of `declarations`; a table or column that is missing here is an error at import.
+Tables and columns have the names in `declarations`. A table or column that is missing here is an error at import.
 """
 
 from __future__ import annotations

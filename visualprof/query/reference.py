@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import textwrap
 from dataclasses import dataclass
 
 from visualprof.errors import NotFound
 from visualprof.messages import msg
 from visualprof.query.schema import FUNCTIONS, TABLES, Column, Macro, Table
 from visualprof.query.stored import STORED
+
+LINE_CHARS = 100  # of the Markdown page
 
 
 def schema_text(name: str = "") -> str:
@@ -122,7 +125,11 @@ def schema_markdown(language: str = "en") -> str:
             (f"`{c.name}`", c.type, c.unit_zh if language == "zh" else c.unit, definition(c))
             for c in table.columns.values()
         ]
-        parts += [f"## {table.name}", definition(table), _rows(texts.column_columns, columns)]
+        parts += [
+            f"## {table.name}",
+            textwrap.fill(definition(table), LINE_CHARS),
+            _rows(texts.column_columns, columns),
+        ]
     functions = [(f"`{function.call}`", definition(function)) for function in FUNCTIONS.values()]
     parts += [f"## {texts.functions}", _rows(texts.function_columns, functions)]
     return "\n\n".join(parts) + "\n"
