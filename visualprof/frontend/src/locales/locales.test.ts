@@ -84,6 +84,8 @@ describe("the files of texts", () => {
   );
   const graph = importGraph();
   const isTest = (path: string) => path.endsWith(".test.ts");
+  /** The columns of rare tables are in the file of their page. */
+  const isNoRareColumn = ([key, name]: readonly [string, string]) => name === "tables" || !key.startsWith("column.in_");
   /**
    * Return the files of the texts that a source uses. Of a key such as `run.state.${state}`, the part before the slot
    * is known.
@@ -93,6 +95,7 @@ describe("the files of texts", () => {
       ([, start = "", end]) => [
         ...new Set(
           [...fileOf]
+            .filter(isNoRareColumn)
             .filter(([key]) => (end === undefined ? key.startsWith(start) : key === start + end))
             .map(([, name]) => name),
         ),
@@ -103,7 +106,12 @@ describe("the files of texts", () => {
     [...(sources[path] ?? "").matchAll(/["`]charts\/(\w+)["`]/g)]
       .flatMap(([, view = ""]) => [...(views[`../../../views/${view}.py`] ?? "").matchAll(/@t:([\w.]+)/g)])
       .flatMap(([, start = ""]) => [
-        ...new Set([...fileOf].filter(([key]) => key.startsWith(start)).map(([, name]) => name)),
+        ...new Set(
+          [...fileOf]
+            .filter(isNoRareColumn)
+            .filter(([key]) => key.startsWith(start))
+            .map(([, name]) => name),
+        ),
       ]);
   const missing = (entry: string, loaded: readonly string[], skipped: (path: string) => boolean = isTest) =>
     reachable(graph, entry, skipped).flatMap((path) =>
