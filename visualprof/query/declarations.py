@@ -294,7 +294,7 @@ key word Name of the fact, such as framework, host, world_size or warning.
 value text Value as text.
 """,
     "scalar": """
-Scalars that the training program logged, without points that a restart replaced; see docs/views/scalars.md.
+Scalars that the program logged, without points that a restart replaced; see docs/views/scalars.md.
 tag name The tag.
 run name Folder below the run, `.` for the run's own folder; with the file for parallel writers.
 step count The step.
