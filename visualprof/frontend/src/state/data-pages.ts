@@ -9,6 +9,7 @@ const PAGE_BY_KIND: Readonly<Record<string, string>> = {
   image: "samples",
   audio: "samples",
   text: "samples",
+  histogram: "distributions",
   pr_curve: "curves",
   roc_curve: "curves",
 };
