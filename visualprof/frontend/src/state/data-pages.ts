@@ -4,19 +4,15 @@ import { address, offlineReport, type KindsAnswer } from "../api";
 import { usePolled } from "./polling";
 import { run } from "./selection";
 
-const PAGE_BY_KIND: Readonly<Record<string, string>> = {
-  scalar: "scalars",
-  image: "samples",
-  audio: "samples",
-  text: "samples",
-  histogram: "distributions",
-  pr_curve: "curves",
-  roc_curve: "curves",
+const KINDS_BY_PAGE: Readonly<Record<string, string>> = {
+  scalars: "scalar",
+  samples: "image audio text",
+  distributions: "histogram",
+  curves: "pr_curve roc_curve",
 };
-const POLL_MS = 5000;
-const READING_POLL_MS = 500;
+const POLL_MS = 2000;
 
-export const DATA_PAGES: readonly string[] = [...new Set(Object.values(PAGE_BY_KIND))];
+export const DATA_PAGES: readonly string[] = Object.keys(KINDS_BY_PAGE);
 
 const hasData = computed(() => run.value?.data === true && !offlineReport);
 const kinds = shallowRef<readonly string[] | null>(null);
@@ -25,7 +21,7 @@ const kinds = shallowRef<readonly string[] | null>(null);
 export function followDataKinds(): void {
   const { data } = usePolled<KindsAnswer>(
     () => (hasData.value ? address("data/kinds", { runs: JSON.stringify([run.value?.id]) }) : null),
-    (answer) => (answer?.complete === false ? READING_POLL_MS : POLL_MS),
+    () => POLL_MS,
   );
   watch(data, (answer) => (kinds.value = answer?.kinds ?? null));
 }
@@ -33,6 +29,8 @@ export function followDataKinds(): void {
 /** The pages with data, null while unknown. A report has none. */
 export const dataPages = computed<readonly string[] | null>(() => {
   if (!hasData.value) return [];
-  const present = new Set(kinds.value?.map((kind) => PAGE_BY_KIND[kind]));
-  return kinds.value && DATA_PAGES.filter((page) => present.has(page));
+  return (
+    kinds.value &&
+    DATA_PAGES.filter((page) => kinds.value?.some((kind) => KINDS_BY_PAGE[page]?.split(" ").includes(kind)))
+  );
 });

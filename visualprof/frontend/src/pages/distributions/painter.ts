@@ -32,7 +32,7 @@ export function createAxes(edges: readonly number[], line: HistogramLine, option
   const [first, last] = [steps[0] ?? 0, steps.at(-1) ?? 0];
   const overSteps = options.mode === "heat" || options.mode === "quantiles";
   const wide = first < last ? { min: first, max: last } : { min: first - 0.5, max: first + 0.5 };
-  const top = Math.max(...line.counts.flat(), 1);
+  const top = Math.max(...line.counts.flat(), 1e-12);
   return {
     x: createScale(overSteps ? wide : values, MARGIN.left, options.width - MARGIN.right, false),
     y: createScale(overSteps ? values : { min: 0, max: top }, options.height - MARGIN.bottom, MARGIN.top, false),
