@@ -115,7 +115,7 @@ def _add(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run one of the actions."""
+    """Run the chosen action."""
     server = Server(args.server, args.token)
     actions: dict[str, Callable[[Server, argparse.Namespace], int]] = {
         "add": _run_add,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -177,7 +177,7 @@ class Engine:
         self._connection.interrupt()
 
     @contextmanager
-    def time_limit(self, seconds: float) -> Iterator[None]:
+    def time_limit(self, seconds: float) -> Generator[None]:
         """Interrupt the statements of the block after some time.
 
         DuckDB forgets an interrupt that precedes the start of its statement, so the interrupt is repeated.
