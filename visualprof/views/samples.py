@@ -93,8 +93,8 @@ def _facts(series: SampleSeries, row: int) -> list[_Facts]:
         grid = series.decode(row, texts_of)
         text = "\n".join("\t".join(cells) for cells in grid.rows)
         return [_Facts(size_bytes=len(text.encode()), text=text[:_MAX_TEXT])]
-    medias = series.decode(row, images_of if series.kind == "image" else sounds_of)
-    return [_media_facts(series.kind, media) for media in medias]
+    items = series.decode(row, images_of if series.kind == "image" else sounds_of)
+    return [_media_facts(series.kind, media) for media in items]
 
 
 def _media_facts(kind: SampleKind, media: Media) -> _Facts:

@@ -100,4 +100,4 @@ def _flow_kind(kind: Kind) -> LinkKind | None:
     return LinkKind.LAUNCH if kind.cat == _ARROW else None
 
 
-FORMAT = Format("hipprof", "hipprof (Hygon DCU)", 18, sniff, read)
+FORMAT = Format("hipprof", "hipprof (Hygon DCU)", 8, sniff, read)

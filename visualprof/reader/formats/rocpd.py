@@ -277,4 +277,4 @@ def _copy_name(operation: str) -> str:
     return f"Memcpy {_COPY_NAMES.get(operation.removeprefix('MEMORY_COPY_'), 'other')}"
 
 
-FORMAT = Format("rocpd", "rocprofv3", 28, sniff, read, start=start)
+FORMAT = Format("rocpd", "rocprofv3", 27, sniff, read, start=start)

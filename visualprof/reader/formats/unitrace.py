@@ -110,4 +110,4 @@ def _flow_kind(kind: Kind) -> LinkKind | None:
     return LinkKind.LAUNCH if _LAUNCH_ARROW in kind.cat else None
 
 
-FORMAT = Format("unitrace", "unitrace (Intel GPUs)", 17, sniff, read)
+FORMAT = Format("unitrace", "unitrace (Intel GPUs)", 9, sniff, read)

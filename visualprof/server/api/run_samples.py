@@ -194,10 +194,10 @@ class RunSamples(Resource):
     def blob(self, query: BlobQuery) -> Response:
         """Return an image or a sound of a value."""
         series, row = self._find(query)
-        medias = _media(series, row)
-        if query.item >= len(medias):
-            raise NotFound(msg("server.no_such_item", f"the value has {len(medias)} items"))
-        content = medias[query.item].content
+        items = _media(series, row)
+        if query.item >= len(items):
+            raise NotFound(msg("server.no_such_item", f"the value has {len(items)} items"))
+        content = items[query.item].content
         if series.kind == "audio":
             read_sound(content)
             return bytes_response(bytes(content), "audio/wav")

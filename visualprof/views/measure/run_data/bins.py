@@ -39,7 +39,8 @@ def quantiles(histogram: Histogram, shares: Sequence[float] = QUANTILES) -> Floa
         return np.full(len(shares), np.nan)
     trimmed = trim(histogram)
     cumulative = _cumulative(trimmed)
-    return np.interp(np.array(shares) * cumulative[-1], cumulative, trimmed.edges)
+    values: Floats = np.interp(np.array(shares) * cumulative[-1], cumulative, trimmed.edges)
+    return values
 
 
 def trim(histogram: Histogram) -> Histogram:
