@@ -39,7 +39,8 @@ def quantiles(histogram: Histogram, shares: Sequence[float] = QUANTILES) -> Floa
         return np.full(len(shares), np.nan)
     trimmed = trim(histogram)
     cumulative = _cumulative(trimmed)
-    values: Floats = np.interp(np.array(shares) * cumulative[-1], cumulative, trimmed.edges)
+    counts: Floats = np.asarray(shares, np.float64) * cumulative[-1]
+    values: Floats = np.interp(counts, cumulative, trimmed.edges)
     return values
 
 
