@@ -271,8 +271,8 @@ id 块在其 trace 中的编号。
 ts 分配时间，从 trace 的第一个事件算起；早于历史的块为 NULL。
 freed_ts 释放时间；在历史中未释放时为 NULL。
 lifetime 从分配到释放的时间。
-entry 分配该块的记录序号，每个设备从 0 开始；早于历史的块为 NULL。
-freed_entry 释放该块的记录序号。
+entry 分配该块的条目序号，每个设备从 0 开始；早于历史的块为 NULL。
+freed_entry 释放该块的条目序号。
 requested 程序请求的字节数。
 bytes 块的大小（向上取整）。
 exact 块的大小是否已知；否则为下限。
