@@ -1,6 +1,6 @@
-"""The declarations in Chinese: per table its definition, followed by one line per column with name and definition.
+"""The declarations in Chinese: the definition of each table, then one line per column with name and definition.
 
-Tables and columns have the names in `declarations`. A table or column that is missing here is an error at import.
+Tables and columns have the names in `declarations`. A missing table or column raises an error at import.
 """
 
 from __future__ import annotations
