@@ -294,7 +294,7 @@ key 信息名称，例如 framework、host、world_size 或 warning。
 value 文本形式的值。
 """,
     "scalar": """
-训练程序记录的标量，不含被重启取代的数据点，见 docs/views/scalars.md。
+训练程序记录的标量，不含被重启取代的数据点，见 docs/zh/views/scalars.md。
 tag 标签。
 run 运行目录下的子目录，`.` 为运行自己的目录；并行写入时附带文件名。
 step 步。
@@ -308,7 +308,7 @@ status success、failure、running 或 ended；未知时为 NULL。
 kind parameter（超参数）或 metric（指标）。
 name 超参数的名称，或指标的标签。
 number 数值，或指标的最后一个值；文本时为 NULL。
-text 文本；开关为 true 或 false。
+text 文本；布尔值为 true 或 false。
 """,
     "trace": """
 已打开的 trace。
