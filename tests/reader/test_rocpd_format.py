@@ -121,5 +121,5 @@ def test_the_reported_database_is_read() -> None:
 def test_a_truncated_database_is_an_error_that_names_it(tmp_path: Path) -> None:
     path = write_database(tmp_path / "1_results.db", 3)
     path.write_bytes(path.read_bytes()[:8192])
-    with pytest.raises(FormatError, match=r"1_results\.db: no whole rocpd database"):
+    with pytest.raises(FormatError, match=r"1_results\.db: incomplete rocpd database"):
         read_trace(path)

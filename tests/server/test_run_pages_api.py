@@ -62,7 +62,7 @@ def test_an_image_is_described_and_served(logs: Site) -> None:
     blob = ask(logs, "blob", **place, step=7)
     assert (blob.mimetype, blob.headers["X-Content-Type-Options"]) == ("image/png", "nosniff")
     assert blob.data.startswith(b"\x89PNG")
-    assert ask(logs, "blob", **place, item=1).get_json()["error"] == "the value has 1 items"
+    assert ask(logs, "blob", **place, item=1).get_json()["error"] == "there is no such item (number of items: 1)"
 
 
 def test_sound_has_a_waveform(logs: Site) -> None:
@@ -169,7 +169,8 @@ def test_neighbors_of_a_point(logs: Site) -> None:
     vectors = EXPECTED["tensorboard"]["torch"]["embedding"]["space"]["vectors"]
     far = sorted(range(1, 6), key=lambda i: sum((a - b) ** 2 for a, b in zip(vectors[0], vectors[i], strict=True)))
     assert body["point"] == far[:2]
-    assert ask(logs, "neighbors", **place, point=6).get_json()["error"] == "the embedding has 6 points"
+    error = ask(logs, "neighbors", **place, point=6).get_json()["error"]
+    assert error == "there is no such point (number of points: 6)"
 
 
 def test_a_projection_is_canceled_once(logs: Site) -> None:

@@ -1,6 +1,6 @@
-"""The declarations in Chinese: per table its definition, followed by one line per column with name and definition.
+"""The declarations in Chinese: the definition of each table, then one line per column with name and definition.
 
-Tables and columns have the names in `declarations`. A table or column that is missing here is an error at import.
+Tables and columns have the names in `declarations`. A missing table or column raises an error at import.
 """
 
 from __future__ import annotations
@@ -271,8 +271,8 @@ id 块在其 trace 中的编号。
 ts 分配时间，从 trace 的第一个事件算起；早于历史的块为 NULL。
 freed_ts 释放时间；在历史中未释放时为 NULL。
 lifetime 从分配到释放的时间。
-entry 分配该块的记录序号，每个设备从 0 开始；早于历史的块为 NULL。
-freed_entry 释放该块的记录序号。
+entry 分配该块的条目序号，每个设备从 0 开始；早于历史的块为 NULL。
+freed_entry 释放该块的条目序号。
 requested 程序请求的字节数。
 bytes 块的大小（向上取整）。
 exact 块的大小是否已知；否则为下限。
@@ -294,7 +294,7 @@ key 信息名称，例如 framework、host、world_size 或 warning。
 value 文本形式的值。
 """,
     "scalar": """
-训练程序记录的标量，不含被重启取代的数据点，见 docs/views/scalars.md。
+训练程序记录的标量，不含被重启取代的数据点，见 docs/zh/views/scalars.md。
 tag 标签。
 run 运行目录下的子目录，`.` 为运行自己的目录；并行写入时附带文件名。
 step 步。
@@ -308,7 +308,7 @@ status success、failure、running 或 ended；未知时为 NULL。
 kind parameter（超参数）或 metric（指标）。
 name 超参数的名称，或指标的标签。
 number 数值，或指标的最后一个值；文本时为 NULL。
-text 文本；开关为 true 或 false。
+text 文本；布尔值为 true 或 false。
 """,
     "trace": """
 已打开的 trace。

@@ -308,7 +308,7 @@ status word success, failure, running or ended; NULL if unknown.
 kind word parameter or metric.
 name name Name of the hyper-parameter, or tag of the metric.
 number count:DOUBLE The number, or the last value of the metric; NULL for texts.
-text text The text; true or false for a switch.
+text text The text; true or false for a boolean.
 """,
     "trace": """
 The open traces.

@@ -58,7 +58,7 @@ def compute(data: RunData, params: EmbeddingsParams) -> EmbeddingsAnswer:
     sources = [source for source in list_embeddings(data) if pattern.search(source.tag)]
     if not sources:
         raise MissingData(
-            msg("views.no_embeddings", "there are no embeddings with such a name"),
+            msg("views.no_embeddings", "no embedding has a matching name"),
             msg("views.log_embeddings", "log some with `add_embedding` or `add_embeddings`"),
         )
     rows: list[list[object]] = []

@@ -252,8 +252,8 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str, load_ranks: Load
     """Return the findings of one rank, completed by findings about all ranks. Source: docs/findings.md#ranks.
 
     Exposed communication is split into transfer and waiting, and ranks that the others wait for are findings, with the
-    gain of the joint replay. The waiting for them belongs to these findings. The replay of one rank takes its waiting
-    for communication, so the split has upper bounds instead of gains, and the gain of no longer waiting for the device
+    gain of the joint replay. The waiting for them belongs to these findings. The replay of one rank treats waiting
+    as communication, so the split has upper bounds instead of gains, and the gain of no longer waiting for the device
     is reduced.
     """
     if len(run.ranks) < 2 or run.workers.count(worker) != 1 or not answer.measured_ns:
@@ -386,7 +386,7 @@ def _straggler_findings(
 
 
 def _total_gain_ns(finding: Finding) -> float:
-    """Return the savings of a finding; of a straggler, with other ranks that are late in turn."""
+    """Return the savings of a finding; for a straggler, including the savings of balancing all ranks."""
     return max(finding.gain_ns_per_step or 0, float(finding.evidence.get("balanced_ns", 0)))
 
 

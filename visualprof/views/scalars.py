@@ -74,7 +74,7 @@ def compute(data: RunData, params: ScalarsParams) -> ScalarsAnswer:
         )
     if sum(row.points for row in rows) > MAX_POINTS:
         raise BadParameter(
-            msg("views.too_many_points", f"these are more than {MAX_POINTS:,} points"),
+            msg("views.too_many_points", f"there are more than {MAX_POINTS:,} points"),
             msg("views.select_fewer_tags", "select fewer tags: --param tag=loss"),
         )
     parts = [

@@ -20,7 +20,7 @@ def to_frames(sound: Any) -> Any:
             (channels, frames).
 
     Raises:
-        ValueError: This is not sound.
+        ValueError: The array is not sound.
     """
     np = numpy()
     array = as_array(sound)

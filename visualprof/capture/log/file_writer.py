@@ -25,7 +25,7 @@ W = TypeVar("W", bound="FileWriter")
 
 
 class FileWriter:
-    """Base of `LogWriter`: its file, and scalars."""
+    """Base class of `LogWriter`, with the file and the methods for scalars."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class FileWriter:
 
 
 def to_seconds(walltime: float) -> float:
-    """Return a time in seconds; VisualDL's are milliseconds."""
+    """Return a time in seconds; VisualDL passes milliseconds."""
     return walltime / 1000 if walltime > _MAX_SECONDS else float(walltime)
 
 

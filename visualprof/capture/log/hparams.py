@@ -15,7 +15,7 @@ Parameter = float | bool | str
 
 
 def plain(parameters: Mapping[str, Any]) -> dict[str, Parameter]:
-    """Return hyper-parameters as numbers, switches and texts; `None` is left out."""
+    """Return hyper-parameters as numbers, booleans and texts; `None` is left out."""
     return {str(name): _plain(value) for name, value in parameters.items() if value is not None}
 
 

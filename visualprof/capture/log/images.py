@@ -31,7 +31,7 @@ def to_pixels(image: Any, layout: str = "") -> Any:
         layout: Order of the dimensions, such as `CHW`; "" to infer it from the shape.
 
     Raises:
-        ValueError: This is not an image.
+        ValueError: The array is not an image.
     """
     return _to_bytes(_reorder(as_array(image), layout, "HWC"))
 

@@ -24,7 +24,7 @@ _cached_header = lru_cache(256)(header)
 
 
 class ScalarEncoder:
-    """Encodes records of event files with a scalar each."""
+    """Encoder of records of event files, one scalar per record."""
 
     def __init__(self) -> None:
         self._starts: dict[str, tuple[bytes, int]] = {}

@@ -47,11 +47,11 @@ class Sample(NamedTuple):
 class EventStream:
     """An event file. All methods may be called from several threads.
 
-    A process that is forked from this one continues in a file of its own, created with its first value.
+    A forked process continues in a new file, which is created with its first value.
 
     Args:
         name: Return a path for the file; called again in a forked process.
-        purge_step: The file replaces the values of earlier files from this step on.
+        purge_step: First step whose values in earlier files this file replaces.
 
     Raises:
         OSError: The file cannot be created.
@@ -206,7 +206,7 @@ def _write_all() -> None:
 
 
 def _after_fork() -> None:
-    """Continue in a forked process with new files and a thread that starts with the first value."""
+    """Use new files in a forked process, and start its thread with the first value."""
     global _thread, _streams_lock
     _streams_lock, _thread = threading.Lock(), None
     for stream in list(_streams):

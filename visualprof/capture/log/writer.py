@@ -22,7 +22,7 @@ P = ParamSpec("P")
 
 
 def _warn_on_error(method: Callable[Concatenate[LogWriter, P], None]) -> Callable[Concatenate[LogWriter, P], None]:
-    """Return the method with errors as warnings, because logging must not end a training."""
+    """Return a method that turns its errors into warnings, because logging must not end a training."""
 
     @functools.wraps(method)
     def call(self: LogWriter, *args: P.args, **keywords: P.kwargs) -> None:
@@ -39,13 +39,13 @@ class LogWriter(FileWriter):
 
     All methods take the names of arguments of both `visualdl.LogWriter` and `torch.utils.tensorboard.SummaryWriter`.
     Without a step, a scalar gets the next step of its tag, and other values get step 0. An error of a
-    method is a warning.
+    method becomes a warning.
 
     Args:
         logdir: Folder of the run, created if missing (default: a new folder in `runs`).
         comment: End of the name of the default folder.
         log_dir: Like `logdir`.
-        purge_step: The training resumes at this step: the file replaces the values of earlier files from it on.
+        purge_step: Step at which the training resumes: from this step on, the file replaces earlier values.
         filename_suffix: End of the name of the file.
         file_name: Name of the file; an existing one is continued.
         write_to_disk: False writes nothing, for example on other ranks.
@@ -229,7 +229,7 @@ class LogWriter(FileWriter):
     ) -> None:
         """Log the hyper-parameters of the run, the tags of its results, and their values if given.
 
-        Other hyper-parameters than before, or a `run_name`, are a trial of their own in a subfolder.
+        Different hyper-parameters, or a `run_name`, start a separate trial in a subfolder.
         """
         parameters = hparams.plain(_first(hparams_dict, hparam_dict) or {})
         metrics: Iterable[str] | Mapping[str, Any] = _first(metrics_list, metric_dict) or ()

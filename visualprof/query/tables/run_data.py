@@ -90,7 +90,7 @@ class TrialTable:
 
 
 def _number_and_text(value: Setting) -> tuple[float | None, str | None]:
-    """Return a hyper-parameter as a number, or as a text; switches are texts."""
+    """Return a hyper-parameter as a number, or as a text; booleans are texts."""
     if isinstance(value, bool):
         return None, str(value).lower()
     return (None, value) if isinstance(value, str) else (value, None)

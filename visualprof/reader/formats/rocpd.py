@@ -39,7 +39,7 @@ def start(head: bytes) -> bool:
 
 
 def sniff(head: bytes) -> bool:
-    """Return whether its schema, which comes first, contains tables of rocpd."""
+    """Return whether the schema at the start of the file contains tables of rocpd."""
     return b"rocpd_string" in head and (b"rocpd_kernel_dispatch" in head or b"rocpd_info_" in head)
 
 
@@ -62,7 +62,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
                 builder.warn(msg("formats.hardware_counters_not_shown", "hardware counters in the file are not shown"))
         except sqlite3.DatabaseError as error:
             raise source.error(
-                msg("formats.no_whole_rocpd_database", f"no whole rocpd database ({error})"),
+                msg("formats.no_whole_rocpd_database", f"incomplete rocpd database ({error})"),
                 msg("formats.record_again_until_end", "record again, until the program ends"),
             ) from error
     builder.describe(
@@ -80,7 +80,7 @@ def _has_rows(database: sqlite3.Connection, table: str) -> bool:
 
 
 class _Process:
-    """Converts the tables of one process; `rows` counts the events of earlier processes."""
+    """Converter of the tables of one process; `rows` is the number of events of earlier processes."""
 
     def __init__(
         self, builder: TraceBuilder, database: sqlite3.Connection, tables: Tables, suffix: str, rows: int

@@ -147,7 +147,7 @@ class EventFile:
         self.version += 1
 
     def release(self) -> None:
-        """Give the memory of mapped values back to the system, which maps them again when they are used."""
+        """Release the memory of mapped values; the system maps the values again when they are used."""
         if hasattr(mmap, "MADV_DONTNEED"):
             for mapping in self._mappings:
                 mapping.madvise(mmap.MADV_DONTNEED)

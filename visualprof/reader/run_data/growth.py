@@ -1,4 +1,4 @@
-"""New values of a file that a child process read: passed through a pipe, or mapped from the cache."""
+"""New values of a file, read by a child process: passed through a pipe, or mapped from the cache."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """Join the scalars of a tag from several files of a folder.
 
-A file continues the file before it, in the order of their names, if its first point is later than the last point
-of that file, or if its writer noted a restart. From its first step on, its points replace the earlier ones. Files that
-overlap in time come from parallel writers: each is a separate line.
+A file continues the previous file, in the order of their names, if its first point is later than the last point of the
+previous file, or if its writer recorded a restart. From its first step on, its points replace earlier points. Files
+that overlap in time come from parallel writers: each is a separate line.
 
 Within a line, points are sorted by step, and the last point of a step counts. Replaced points are returned as well.
 """
@@ -25,7 +25,7 @@ class WriterPoints(NamedTuple):
     Attributes:
         file: Name of the file.
         points: The scalars.
-        restarts: Restarts that the writer noted.
+        restarts: Restarts that the writer recorded.
     """
 
     file: str

@@ -13,7 +13,7 @@ class FileReader(Protocol):
     """Reads the appended records of files."""
 
     def update(self, file: EventFile, end_s: float) -> bool:
-        """Read the appended records, or begin to, and return whether everything was read.
+        """Read or start to read the appended records, and return whether everything was read.
 
         Args:
             file: The file.
@@ -25,7 +25,7 @@ class FileReader(Protocol):
         ...
 
     def wait(self, files: Sequence[EventFile], end_s: float) -> bool:
-        """Wait for other processes that read the files, and return whether to update again before that time."""
+        """Wait until `end_s` for other processes that read the files, and return whether to update again."""
         ...
 
 
@@ -37,6 +37,6 @@ class LocalReader:
         return file.update(lambda: time.monotonic() > end_s)
 
     def wait(self, files: Sequence[EventFile], end_s: float) -> bool:
-        """Return that there is nothing to wait for."""
+        """Return False, because no other process reads the files."""
         del files, end_s
         return False

@@ -239,7 +239,7 @@ def _csv(tag: str, lines: list[tuple[str, str, JoinedPoints]]) -> str:
     """
     if sum(len(part.points.step) for _, _, part in lines) > _MAX_CSV_POINTS:
         raise BadParameter(
-            msg("views.too_many_points", f"these are more than {_MAX_CSV_POINTS:,} points"),
+            msg("views.too_many_points", f"there are more than {_MAX_CSV_POINTS:,} points"),
             msg("server.select_fewer_runs", "select fewer runs"),
         )
     out = io.StringIO()

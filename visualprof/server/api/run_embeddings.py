@@ -229,7 +229,7 @@ class RunEmbeddings(Resource):
         """Return the nearest neighbors of a point in all dimensions."""
         vectors = self._load(self._find(query)).vectors
         if query.point >= len(vectors):
-            raise NotFound(msg("server.no_such_point", f"the embedding has {len(vectors):,} points"))
+            raise NotFound(msg("server.no_such_point", f"there is no such point (number of points: {len(vectors):,})"))
         point, distance = nearest(vectors, query.point, query.count, query.metric)
         return NeighborsAnswer(point, distance)
 

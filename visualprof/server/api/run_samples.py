@@ -196,7 +196,7 @@ class RunSamples(Resource):
         series, row = self._find(query)
         items = _media(series, row)
         if query.item >= len(items):
-            raise NotFound(msg("server.no_such_item", f"the value has {len(items)} items"))
+            raise NotFound(msg("server.no_such_item", f"there is no such item (number of items: {len(items)})"))
         content = items[query.item].content
         if series.kind == "audio":
             read_sound(content)

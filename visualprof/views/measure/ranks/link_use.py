@@ -1,4 +1,4 @@
-"""Links that carried collectives, and the phases of these: transfer, waiting for other ranks, and neither."""
+"""Links that carried collectives, and the phases of collectives: transfer, waiting for other ranks, and idle."""
 
 from __future__ import annotations
 

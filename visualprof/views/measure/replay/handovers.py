@@ -1,4 +1,4 @@
-"""Find where one thread group hands over work to another one that rests."""
+"""Find where a thread group hands over work to another thread group that is idle."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Computations on run data: smoothing and downsampling of scalars."""
+"""Computations on run data: scalars, histograms, curves, trials and embeddings."""

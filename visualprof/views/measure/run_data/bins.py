@@ -26,7 +26,7 @@ def common_edges(histograms: Sequence[Histogram], bins: int) -> Floats:
 
 
 def rebin(histogram: Histogram, edges: Floats) -> Floats:
-    """Return the counts in other bins, (n,). Counts are spread evenly within a bucket, so their sum is kept."""
+    """Return the counts in other bins, (n,). Counts are spread evenly within a bucket, so their sum stays the same."""
     if not len(histogram.counts) or not len(edges):
         return np.zeros(max(len(edges) - 1, 0))
     cumulative: Floats = np.interp(edges, histogram.edges, _cumulative(histogram))
@@ -34,7 +34,7 @@ def rebin(histogram: Histogram, edges: Floats) -> Floats:
 
 
 def quantiles(histogram: Histogram, shares: Sequence[float] = QUANTILES) -> Floats:
-    """Return the values at shares of the counts, NaN for an empty histogram."""
+    """Return the quantiles of a histogram at the given shares of its counts, NaN if the histogram is empty."""
     if histogram.counts.sum() <= 0:
         return np.full(len(shares), np.nan)
     trimmed = trim(histogram)

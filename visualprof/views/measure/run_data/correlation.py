@@ -19,8 +19,8 @@ class Effect(NamedTuple):
     Attributes:
         trials: Trials with both.
         correlation: Spearman's rank correlation; `None` for texts and constant values.
-        importance: Share of the variance of the metric's ranks between the values of the hyper-parameter, or the
-            squared correlation if the values are distinct numbers; `None` if unknown.
+        importance: Share of the variance of the metric's ranks that the hyper-parameter explains: eta squared, or the
+            squared correlation if its values are distinct numbers; `None` if unknown.
     """
 
     trials: int

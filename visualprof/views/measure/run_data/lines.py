@@ -16,7 +16,7 @@ _MAX_PATTERN = 200
 
 
 def needs_run_data(trace: Trace) -> bool:
-    """Return that no trace holds run data."""
+    """Return False, because traces hold no run data."""
     del trace
     return False
 
@@ -54,12 +54,12 @@ def select_series(data: RunData, kinds: tuple[SampleKind, ...], pattern: str) ->
     chosen = [series for series in data.samples(kinds) if compiled.search(series.tag)]
     if not chosen:
         raise MissingData(
-            msg("views.no_such_run_data", "there is no such run data with such a tag"),
+            msg("views.no_such_run_data", "no run data of this kind has a matching tag"),
             msg("views.log_scalars", "log some with the writer of TensorBoard or VisualDL"),
         )
     if sum(len(series.step) for series in chosen) > MAX_VALUES:
         raise BadParameter(
-            msg("views.too_many_values", f"these are more than {MAX_VALUES:,} values"),
+            msg("views.too_many_values", f"there are more than {MAX_VALUES:,} values"),
             msg("views.select_fewer_tags", "select fewer tags: --param tag=loss"),
         )
     return chosen

@@ -83,7 +83,7 @@ def project(request: ProjectionRequest, progress: Callable[[float], None]) -> Pr
 def pca(vectors: Reals, dimensions: int) -> tuple[Reals, list[float]]:
     """Return the positions on the main axes, (n, dimensions), and the share of the variance of each axis.
 
-    An axis points so that its largest component is positive. Axes that the vectors lack are 0.
+    An axis points so that its largest component is positive. Positions in dimensions without an axis are 0.
     """
     centered: Floats = vectors.astype(np.float64)
     centered -= centered.mean(axis=0) if len(centered) else 0.0
