@@ -49,6 +49,12 @@ SAMPLES = ROOT / "visualprof" / "samples"
 FIXTURES = ROOT / "tests" / "fixtures"
 
 
+@pytest.fixture(autouse=True)
+def _unlimited_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep the memory limit of the query command out of this process: browsers that later tests start would crash."""
+    monkeypatch.setattr("visualprof.query.sandbox.limit_address_space", lambda: None)
+
+
 @cache
 def ui_texts(language: str) -> dict[str, Any]:
     """Return the texts of the web UI by section."""

@@ -39,7 +39,8 @@ def lint(root: Path) -> str:
     ],
 )
 def test_plugins_of_a_kind_do_not_know_each_other(root: Path, folder: str, name: str, other: str) -> None:
-    file = root / "visualprof" / folder.replace(".", "/") / f"{name}.py"
+    module = root / "visualprof" / folder.replace(".", "/") / name
+    file = module / "__init__.py" if module.is_dir() else module.with_suffix(".py")
     file.write_text(file.read_text("utf-8") + f"\nfrom visualprof.{folder} import {other}\n", "utf-8")
     assert f"visualprof.{folder}.{name} -> visualprof.{folder}.{other}" in lint(root).replace(" \n", " ")
 

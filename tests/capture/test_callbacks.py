@@ -18,11 +18,15 @@ from visualprof.reader import read_trace  # noqa: E402
 
 model = torch.nn.Linear(8, 8)
 KERAS = SimpleNamespace(callbacks=SimpleNamespace(Callback=object), backend=SimpleNamespace(backend=lambda: "torch"))
-# The module that is imported, what stands for it where it is not installed, and its hooks with what they are given.
-LOOPS: dict[str, tuple[str, Any, tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]]] = {
+# The module that is imported, stand-ins where it is not installed, and its hooks with what they are given.
+LOOPS: dict[str, tuple[str, dict[str, Any], tuple[tuple[str, tuple[Any, ...], dict[str, Any]], ...]]] = {
     "lightning": (
         "lightning.pytorch",
-        SimpleNamespace(Callback=object),
+        {
+            "lightning.pytorch": SimpleNamespace(Callback=object),
+            "lightning.pytorch.loggers": SimpleNamespace(Logger=object),
+            "lightning.pytorch.utilities": SimpleNamespace(rank_zero_only=staticmethod),
+        },
         (
             ("on_train_start", ("trainer", "module"), {}),
             ("on_train_batch_end", ("trainer", "module", None, None, 0), {}),
@@ -31,7 +35,7 @@ LOOPS: dict[str, tuple[str, Any, tuple[tuple[str, tuple[Any, ...], dict[str, Any
     ),
     "transformers": (
         "transformers",
-        SimpleNamespace(TrainerCallback=object),
+        {"transformers": SimpleNamespace(TrainerCallback=object)},
         (
             ("on_train_begin", ("args", "state", "control"), {"model": None}),
             ("on_step_end", ("args", "state", "control"), {"model": None}),
@@ -40,7 +44,7 @@ LOOPS: dict[str, tuple[str, Any, tuple[tuple[str, tuple[Any, ...], dict[str, Any
     ),
     "keras": (
         "keras",
-        KERAS,
+        {"keras": KERAS},
         (("on_train_begin", (), {"logs": None}), ("on_train_batch_end", (0,), {"logs": {}}), ("on_train_end", (), {})),
     ),
 }
@@ -49,11 +53,12 @@ LOOPS: dict[str, tuple[str, Any, tuple[tuple[str, tuple[Any, ...], dict[str, Any
 @pytest.fixture(params=LOOPS)
 def loop(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, list[Callable[[Any], Any]]]:
     """The module of a callback, and its hooks: before, after each step, at the end."""
-    package, stand_in, hooks = LOOPS[request.param]
+    package, stand_ins, hooks = LOOPS[request.param]
     try:
         importlib.import_module(package)
     except ImportError:
-        monkeypatch.setitem(sys.modules, package, stand_in)
+        for module, stand_in in stand_ins.items():
+            monkeypatch.setitem(sys.modules, module, stand_in)
     name = f"visualprof.capture.callbacks.{request.param}"
     monkeypatch.delitem(sys.modules, name, raising=False)
     calls = [lambda c, h=h: getattr(c, h[0])(*h[1], **h[2]) for h in hooks]

@@ -14,19 +14,12 @@ import pytest
 
 from tests.conftest import SAMPLES
 from visualprof.cli import main
-from visualprof.query import sandbox
 from visualprof.query.schema import TABLES
 from visualprof.query.stored import STORED
 
 pytest.importorskip("duckdb")
 RANK0 = str(SAMPLES / "synthetic-4gpu" / "rank0.pt.trace.json.gz")
 SQL = "SELECT name, count(*) AS n, sum(dur) AS total_ns FROM kernel GROUP BY name ORDER BY total_ns DESC"
-
-
-@pytest.fixture(autouse=True)
-def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep the memory limit of the command out of this process: browsers that later tests start would crash."""
-    monkeypatch.setattr(sandbox, "limit_address_space", lambda: None)
 
 
 @pytest.mark.slow

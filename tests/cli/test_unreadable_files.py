@@ -35,7 +35,7 @@ def files(tmp_path: Path) -> Path:
     (folder / "pointer.json").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n")
     (folder / "frame.pickle").write_bytes(pickle.dumps({"weights": [1.0]}))
     database(folder / "old.nvvp", "CUPTI_ACTIVITY_KIND_KERNEL")
-    database(folder / "results.db", "rocpd_kernel_dispatch")
+    database(folder / "results.rpd", "rocpd_op")
     return folder
 
 
@@ -46,7 +46,7 @@ def files(tmp_path: Path) -> Path:
         ("pointer.json", "a Git LFS pointer", "git lfs pull"),
         ("frame.pickle", "a Python pickle", "never opens them"),
         ("old.nvvp", "a database of nvprof", "Nsight Systems"),
-        ("results.db", "a rocpd database", "--output-format json"),
+        ("results.rpd", "a database of rocmProfileData", "rpd2tracing.py"),
         ("empty.json", "has no events", "check that the profiler stopped"),
     ],
 )

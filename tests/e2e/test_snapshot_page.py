@@ -7,7 +7,7 @@ import pytest
 from tests.e2e.live import Dashboard, Page, Visits, expect
 from tests.e2e.locators import address, raw_keys, settled, table
 
-RUN = "synthetic-out-of-memory"
+RUN = "synthetic-out-of-memory/train.pickle"
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def test_a_category_filters_tables_and_is_in_the_address(page: Page) -> None:
 
 
 def test_the_moment_of_the_failure_is_one_click(page: Page) -> None:
-    page.get_by_role("button", name="Out of memory", exact=True).click()
+    page.get_by_role("group", name="Moment and filters").get_by_text("Out of memory", exact=True).click()
     assert address(page)["at"] == "oom"
 
 

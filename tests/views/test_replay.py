@@ -197,6 +197,13 @@ def test_an_invalid_change_is_an_error_with_examples(text: str) -> None:
     assert "dataloader=0" in error.value.hint
 
 
+def test_names_of_changes_may_contain_brackets_semicolons_and_line_breaks() -> None:
+    texts = ["kernel[void f<int[2]>(g; h)]*0.5", "kernel[a\nb]*0.5", "gpu*0.6"]
+    changes = parse_changes(" ; ".join(texts) + ";")
+    assert [change.text for change in changes] == texts
+    assert [change.name for change in changes] == ["void f<int[2]>(g; h)", "a\nb", ""]
+
+
 def test_a_change_that_does_not_apply_is_an_error(write: Write) -> None:
     with pytest.raises(BadParameter, match="nothing of that"):
         forecast(write, HOST_BOUND, "collective*0.5")

@@ -46,4 +46,9 @@ def detect(context: RuleContext) -> Iterator[Detection]:
         yield Detection(numbers, "/snapshot?category=activation", severity="low")
 
 
-RULE = Rule(detect, "low", {"pytorch": "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"})
+RULE = Rule(
+    detect,
+    "low",
+    {"pytorch": "torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False)"},
+    training_only=True,
+)

@@ -44,9 +44,12 @@ EXAMPLES = msg(
     "kernel[name~gemm]*0.5, operator[aten::layer_norm]*0.3, host[cudaMalloc]=0, collective*0.5, gpu*0.6, dataloader=0, "
     "launch=0, sync=remove, copies=async, copies=pinned; in a run of several ranks rank[3]=median, rank[*]=median",
 )
+# Names may contain brackets, semicolons and line breaks.
 _CHANGE_SYNTAX = re.compile(
-    r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>.+)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))"
+    r"(?P<what>\w+)(?:\[(?P<part>name~)?(?P<name>.+?)\])?(?:\*(?P<factor>\d+(?:\.\d+)?)|=(?P<word>\w+))(?=\s*(?:;|\Z))",
+    re.DOTALL,
 )
+_SEPARATORS = "; \t\r\n"
 
 
 class Change(NamedTuple):
@@ -80,12 +83,17 @@ def parse_changes(text: str) -> list[Change]:
     Raises:
         BadParameter: One is not a change.
     """
-    return [_parse_change(part.strip()) for part in text.split(";") if part.strip()]
+    changes: list[Change] = []
+    rest = text.strip(_SEPARATORS)
+    while rest:
+        match = _CHANGE_SYNTAX.match(rest)
+        changes.append(_parse_change(match, match[0] if match else rest.partition(";")[0].rstrip()))
+        rest = rest[len(changes[-1].text) :].lstrip(_SEPARATORS)
+    return changes
 
 
-def _parse_change(text: str) -> Change:
-    """Return one change."""
-    match = _CHANGE_SYNTAX.fullmatch(text)
+def _parse_change(match: re.Match[str] | None, text: str) -> Change:
+    """Return the change that `_CHANGE_SYNTAX` matched."""
     target, action = (match["what"], match["word"]) if match else ("", None)
     is_timed_target = match is not None and target in {*DEVICE_TARGETS, "operator", "host", "dataloader", "launch"}
     has_name = match is not None and match["name"] is not None
