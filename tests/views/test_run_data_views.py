@@ -133,7 +133,7 @@ def test_embeddings_are_listed_with_their_sizes() -> None:
 
 @pytest.mark.parametrize("name", ["samples", "distributions", "curves", "trials", "embeddings"])
 def test_runs_without_such_data_are_errors(name: str) -> None:
-    with pytest.raises(MissingData, match="matching|there"):
+    with pytest.raises(MissingData, match=r"matching|there"):
         answer(name, "tensorboard/restart")
 
 
