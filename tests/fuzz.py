@@ -496,10 +496,19 @@ def countable(data: bytes) -> int | None:
         document = json.loads(text)
     except (ValueError, RecursionError, OSError, EOFError):
         return None
+    if isinstance(document, dict) and "rocprofiler-sdk-tool" in document:
+        return _timed(document)
     entries = document.get("traceEvents", []) if isinstance(document, dict) else document
     if not isinstance(entries, list):
         return 0
     return sum(isinstance(e, list) or (isinstance(e, dict) and str(e.get("ph")) in EVENTS) for e in entries)
+
+
+def _timed(value: Any) -> int:
+    """Return the number of entries of rocprofv3's lists: objects that start."""
+    if isinstance(value, dict):
+        return ("start_timestamp" in value) + sum(map(_timed, value.values()))
+    return sum(map(_timed, value)) if isinstance(value, list) else 0
 
 
 # The run --------------------------------------------------------------------------------------------------------------

@@ -52,6 +52,13 @@ def test_the_oracle_expects_a_warning_for_unreadable_parts(seed: Seed) -> None:
     assert judge(seed, WHOLE, damaged, Outcome(error="no event can be read")) == ""
 
 
+def test_the_oracle_counts_entries_of_rocprofv3() -> None:
+    """Its lists hold 11 entries by hand: 3 kernels, 2 copies, 3 calls, 2 markers and a collective."""
+    path = FIXTURES / "rocprofv3" / "micro_results.json"
+    text = path.read_text()
+    assert countable(text.encode()) == text.count('"start_timestamp"') == 11
+
+
 @pytest.mark.parametrize(
     ("took", "wrong"),
     [

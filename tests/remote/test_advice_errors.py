@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import pkgutil
 import shutil
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from tests.recordings import recording_path
 from tests.remote.child_runs import Job, code, runtime_python
 from tests.remote.conversions import Feeds, convert, run, seen
 from tests.remote.test_converters_tensorflow import SAVE
+from visualprof.remote import converters
 from visualprof.remote.child.inputs import SweepPoint, point_feeds
 from visualprof.remote.converters import all_converters, converter
 from visualprof.remote.protocol import Advise, Input, Sweep
@@ -29,7 +31,10 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.filterwarnings("ig
 # A converter that does what another one does, and then multiplies the outputs, or spoils what stands in a file.
 SPOILED = """
 from dataclasses import replace
-from visualprof.remote.converters.{name} import CONVERTER as HONEST
+from visualprof.remote.converters import {module}
+
+ALL = getattr({module}, "CONVERTERS", None) or [{module}.CONVERTER]
+(HONEST,) = (kind for kind in ALL if kind.name == "{name}")
 
 def onnx(path):
     import onnx, numpy
@@ -222,8 +227,11 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("code") / "code.pyz"
     shutil.copy(code(), path)
     with zipfile.ZipFile(path, "a") as file:
-        for one in all_converters():
-            file.writestr(f"visualprof/remote/converters/bad_{one.name}.py", SPOILED.format(name=one.name))
+        for entry in pkgutil.iter_modules(converters.__path__):
+            module = importlib.import_module(f"{converters.__name__}.{entry.name}")
+            for kind in () if entry.ispkg else getattr(module, "CONVERTERS", None) or [module.CONVERTER]:
+                spoiled = SPOILED.format(module=entry.name, name=kind.name)
+                file.writestr(f"visualprof/remote/converters/bad_{kind.name}.py", spoiled)
     return path
 
 
