@@ -1,4 +1,4 @@
-"""Record some steps of an unchanged script: `python -m visualprof.capture script.py ...`."""
+"""Record some steps of an unchanged script, or its memory: `python -m visualprof.capture script.py ...`."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from visualprof.capture.automatic import Automatic, topics
+from visualprof.capture.memory_script import MemoryScript
 from visualprof.capture.options import CaptureError
 from visualprof.capture.topics import Topics
 
@@ -21,16 +22,23 @@ def main(arguments: list[str]) -> int:
     args = _parser().parse_args(arguments)
     if not args.program:
         _parser().error("name the script to run: python -m visualprof.capture train.py")
-    options = {name: getattr(args, name) for name in ("steps", "repeat", "memory", "shapes", "stacks", "topics", "run")}
-    try:
-        automatic = Automatic(args.logdir, whole=args.whole, wait=args.start, warmup=0, monitor=args.monitor, **options)
-    except CaptureError as error:
-        _parser().error(str(error))
-    automatic.begin()
+    recorder = _recorder(args)
+    recorder.begin()
     try:
         return _run(_program(args.program, args.module))
     finally:
-        _say(automatic.end(), args)
+        _say(recorder.end(), args)
+
+
+def _recorder(args: argparse.Namespace) -> Automatic | MemoryScript:
+    """Return the recorder that the options name; exit if an option is invalid."""
+    options = {name: getattr(args, name) for name in ("steps", "repeat", "memory", "shapes", "stacks", "topics", "run")}
+    try:
+        if args.memory_snapshot:
+            return MemoryScript(args.logdir, args.run)
+        return Automatic(args.logdir, whole=args.whole, wait=args.start, warmup=0, monitor=args.monitor, **options)
+    except CaptureError as error:
+        _parser().error(str(error))
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -45,6 +53,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--start", type=int, default=2, metavar="N", help="the first of them, from 1 (default 2)")
     parser.add_argument("--repeat", type=int, default=1, metavar="N", help="recordings; 0 any number (default 1)")
     parser.add_argument("--whole", action="store_true", help="record all of them, from the import on")
+    parser.add_argument(
+        "--memory-snapshot", action="store_true", help="write only memory snapshots: at the end, and out of memory"
+    )
     parser.add_argument("--topics", type=topics, default=Topics.ALL, metavar="A|B", help="of docs/capture.md")
     parser.add_argument("--stacks", action="store_true", help="Python stacks")
     for name in ("memory", "shapes", "monitor"):
@@ -90,6 +101,8 @@ def _script_frames(traceback: TracebackType | None) -> TracebackType | None:
 def _say(files: list[Path], args: argparse.Namespace) -> None:
     if files:
         lines = [f"visualprof: recorded {path}" for path in files] + [f"visualprof {args.logdir}   shows what it holds"]
+    elif args.memory_snapshot:
+        lines = ["visualprof: no memory snapshot was written: it needs PyTorch on a GPU"]
     elif args.whole:
         lines = ["visualprof: nothing was recorded: no framework was imported"]
     else:

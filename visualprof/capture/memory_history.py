@@ -24,20 +24,29 @@ class MemoryHistory:
         folder: Folder of the files.
         worker: Name of the process, with which the names of the files begin.
         torch: The module; replaced in tests.
+
+    Attributes:
+        files: The snapshots that were written.
     """
 
     def __init__(self, folder: Path, worker: str, torch: Any = None) -> None:
-        self._torch: Any = torch or importlib.import_module("torch")
+        self.files: list[Path] = []
+        self._torch: Any = torch
         self._folder, self._worker = folder, worker
-        self._memory: Any = _allocator(self._torch)
-        self._is_recording = self._is_failure_written = False
+        self._memory: Any = None
+        self._is_started = self._is_recording = self._is_failure_written = False
 
     def start(self) -> bool:
-        """Start the history, and return whether this is possible. Without a GPU, a warning says why not."""
+        """Start the history once, and return whether this is possible. Without a GPU, a warning says why not."""
+        if self._is_started:
+            return self._is_recording
+        self._is_started = True
+        self._torch = self._torch or importlib.import_module("torch")
+        self._memory = _allocator(self._torch)
         if self._memory is None:
             warn(
                 "memory snapshots need a GPU, and this PyTorch finds none (torch.cuda.is_available() is False): "
-                "only allocations of operators are recorded"
+                "no snapshot is written"
             )
             return False
         self._memory._record_memory_history(enabled="all", **HISTORY_OPTIONS)  # noqa: SLF001 - the only interface
@@ -78,6 +87,7 @@ class MemoryHistory:
         except (OSError, RuntimeError, MemoryError) as error:  # the program continues without the file
             warn(f"{path.name} was not written: {error}")
             return None
+        self.files.append(path)
         return path
 
 

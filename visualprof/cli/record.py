@@ -1,7 +1,8 @@
-"""Record the next steps of a running training or serving process, the same steps on all ranks.
+"""Record the next steps of a running training or serving process, the same steps on all ranks; or a script's memory.
 
 Example:
   visualprof record runs/today --steps 5 --wait     the process has called capture.listen("runs/today")
+  visualprof record runs/today --memory train.py    run the script, and write memory snapshots of PyTorch
 """
 
 from __future__ import annotations
@@ -43,10 +44,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for name in ("memory", "shapes"):
         add(f"--no-{name}", dest=name, action="store_false", help=f"Do not record {name}.")
     add("--wait", action="store_true", help="Wait for the files. Exits with 0 if all were written, else 1.")
+    add(
+        "--memory",
+        dest="script",
+        nargs=argparse.REMAINDER,
+        metavar="SCRIPT",
+        help="Run a script (or -m MODULE) with its arguments, and write memory snapshots at its end and when memory "
+        "runs out. Give it last.",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
     """Write the request, print which processes it reaches and, with --wait, the outcome."""
+    if args.script is not None:
+        return _run_script(args)
     folder, beats = _live(Path(args.logdir), args.run)
     asked = ask(folder, RecordingOptions(args.steps, args.memory, args.shapes, args.stacks), "command")
     first = f", from step {asked.starts[0]:,} on at the earliest" if asked.starts else ""
@@ -58,6 +69,13 @@ def run(args: argparse.Namespace) -> int:
     for rank in sorted(_missing_ranks(listening)):
         print(f"  rank {rank}: does not listen")
     return _wait(folder, asked) if args.wait else 0
+
+
+def _run_script(args: argparse.Namespace) -> int:
+    """Run a script and write memory snapshots; return its exit status."""
+    from visualprof.capture.__main__ import main
+
+    return main(["--logdir", args.logdir, "--run", args.run, "--memory-snapshot", *args.script])
 
 
 def _live(logdir: Path, name: str) -> tuple[Path, list[Heartbeat]]:
