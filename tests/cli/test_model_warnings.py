@@ -35,6 +35,20 @@ def test_warnings_about_a_model_are_printed_and_are_errors_with_strict(
     assert main(["view", "graph", str(model), "--strict"]) != 0
 
 
+@pytest.mark.slow
+def test_the_only_model_of_a_folder_is_shown(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = model.parent
+    (folder / "notes.json").write_text("{}")
+    assert main(["view", "graph", str(folder), "--format", "json"]) == 0
+    assert json.loads(capsys.readouterr().out)["model"]["name"] == "g"
+    (folder / "second.onnx").write_bytes(model.read_bytes())
+    assert main(["view", "graph", str(folder)]) == 2
+    assert f"There are 2 models in {folder}\nHint: Name one of them, such as {model}" in capsys.readouterr().err
+    (folder / "empty").mkdir()
+    assert main(["view", "graph", str(folder / "empty")]) == 2
+    assert "There is no model in" in capsys.readouterr().err
+
+
 def test_every_skipped_file_of_a_folder_is_named_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for i in range(6):
         (tmp_path / f"trace{i}.json").write_text("<html></html>")

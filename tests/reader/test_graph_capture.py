@@ -67,6 +67,46 @@ def test_kernels_belong_to_the_operators_that_launched_them_in_the_capture(tmp_p
     assert trace.meta.warnings == ()
 
 
+def test_kernels_of_a_graph_without_a_capture_belong_to_the_modules_that_they_name(tmp_path: Path) -> None:
+    """Kernels of 4 us: a layer of two, one without a module, then the first module again; in a second launch another
+    module launches the same kernels."""
+    paths = ["block.0.qkv", "block.0.qkv", None, "block.0.out", "block.0.qkv"]
+    recording: list[dict[str, Any]] = []
+    for number, prefix in enumerate(("", "draft.")):
+        call, *work = replay(["k"] * 5, at=100 + 200 * number, correlation=number + 1)
+        for event, path in zip(work, paths, strict=True):
+            event["args"] |= {"module_fqn": prefix + path} if path else {}
+        recording += [call, *work]
+    trace = joined(tmp_path, recording, {})
+    chosen = view("modules")
+    columns = json_of(chosen.compute(trace, chosen.parse({})))["columns"]
+    assert list(zip(*(columns[c] for c in ("name", "kind", "calls", "device_total_ns")), strict=True)) == [
+        ("graph of 5 kernels", "annotation", 2, 40_000),
+        ("graph of 5 kernels/block.0.qkv", "module", 2, 12_000),
+        ("graph of 5 kernels/block.0.out", "module", 1, 4_000),
+        ("graph of 5 kernels/draft.block.0.qkv", "module", 2, 12_000),
+        ("graph of 5 kernels/draft.block.0.out", "module", 1, 4_000),
+    ]
+    inside = of(trace)["inside"]["columns"]
+    assert sorted(zip(inside["source"], inside["calls"], strict=True)) == [
+        ("annotation", 1),
+        ("annotation", 1),
+        ("annotation", 3),
+        ("annotation", 3),
+        ("none", 2),
+    ]
+
+
+def test_modules_of_the_public_case_of_annotated_kernels_have_their_times(tmp_path: Path) -> None:
+    path = recording_path("cases/reports/50-graph-kernel-annotations/trace.json")
+    trace = open_trace(path, cache=Cache(tmp_path))
+    chosen = view("modules")
+    columns = json_of(chosen.compute(trace, chosen.parse({})))["columns"]
+    times = dict(zip(columns["name"], columns["device_total_ns"], strict=True))
+    modules = ("layers.0.attention.wq", "layers.0.attention", "layers.0.feed_forward.w1", "layers.1.attention.wq")
+    assert [times[f"graph of 4 kernels/{name}"] for name in modules] == [270_000] * 4
+
+
 def test_an_operator_inside_lasts_from_its_first_kernel_to_its_last(tmp_path: Path) -> None:
     trace = joined(tmp_path, replay(names_of(2), at=100), {"a.json": capture(2)})
     track = next(t for t in trace.tracks if t.kind is TrackKind.GRAPH)

@@ -56,6 +56,9 @@ class Run:
         self.tell("progress", done=1, total=2)
         self.tell("effective", effective={"threads": "1"}, version="1.2.3")
 
+    def unmeasured(self, batch: str) -> None:
+        self.tell("warning", text=f"not measured: {batch}", not_measured=int(batch))
+
     def drift(self, file: str) -> None:
         """A point of a machine that is 10 ns slower at each one, whoever measures it. file: counts them."""
         counted = Path(file)

@@ -53,6 +53,13 @@ def test_the_result_contains_request_environment_and_outcome(server: FakeServer,
     assert task.result["log.txt"] == b"hello\n"
 
 
+def test_the_result_lists_the_sizes_that_failed(server: FakeServer, start: StartAgent) -> None:
+    task = server.submit(b"measure=0.05 unmeasured=8 unmeasured=2 unmeasured=8")
+    start("--once")
+    assert server.finished(task)["state"] == "succeeded"
+    assert task.json("status.json")["not_measured"] == [8, 2]
+
+
 def test_points_log_and_phase_are_reported_while_a_task_runs(server: FakeServer, start: StartAgent) -> None:
     task = server.submit(b"say=hello measure=0.1 phase=measuring hang")
     start()

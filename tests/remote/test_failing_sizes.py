@@ -39,6 +39,7 @@ def test_a_size_that_fails_does_not_lose_the_others(tmp_path: Path, sizes: list[
     texts = [event["text"] for event in ran.told("warning")]
     assert [text.split(":")[1].strip() for text in texts] == [f"at batch={size}" for size in sizes if size != 2]
     assert all(text.startswith("not measured: ") for text in texts)
+    assert [event["not_measured"] for event in ran.told("warning")] == [size for size in sizes if size != 2]
 
 
 @pytest.mark.slow

@@ -372,6 +372,25 @@ def test_points_missed_during_the_run_come_with_the_result(tmp_path: Path) -> No
         assert bench.queue.jobs.point_counts([bench.queue.jobs.get(bench.lease.job)]) == {bench.lease.task: 3}
 
 
+def test_a_result_without_the_sizes_that_failed_is_published(tmp_path: Path) -> None:
+    with opened(tmp_path / "runs") as remote:
+        swept: dict[str, Any] = {"sweep": Sweep("n", [1, 2, 4]), "inputs": [Input("x", "float32", ["n", 3])]}
+        bench = leased(remote, **swept)
+        for measured, failed in (((1,), (4,)), ((1, 2), (8,)), ((), (1, 2, 4))):
+            files = bench.result(**{"points.jsonl": lines(*measured), "status.json": failed_sizes(*failed)})
+            bench.send(files)
+            with pytest.raises(InvalidResult, match=f"has {len(measured)} of 3 points"):
+                bench.finish(files)
+        files = bench.result(**{"points.jsonl": lines(1), "status.json": failed_sizes(2, 4)})
+        bench.send(files)
+        bench.finish(files)
+        assert (bench.task.state, kept(bench)) == ("succeeded", {1: 99.0})
+
+
+def failed_sizes(*batches: int) -> bytes:
+    return json.dumps({"not_measured": batches}).encode()
+
+
 def test_a_failure_has_the_points_of_its_result(bench: Bench) -> None:
     files = bench.result(**{"points.jsonl": lines(1, 2)})
     bench.send(files)

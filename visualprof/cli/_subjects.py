@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from visualprof.errors import NotFound
@@ -14,11 +15,30 @@ if TYPE_CHECKING:
 
 
 def model_at(path: str) -> ModelGraph:
-    """Return the model in a file."""
+    """Return the model in a file, or the only model in a folder and its subfolders.
+
+    Raises:
+        NotFound: The folder has no model, or several.
+    """
     from visualprof.reader.child import run_in_child
     from visualprof.reader.models import read_model
 
-    return run_in_child(read_model, path)
+    return run_in_child(read_model, _only_model_below(path) if Path(path).is_dir() else path)
+
+
+def _only_model_below(folder: str) -> str:
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
+    from visualprof.reader.models import model_suffixes, recognize_model
+    from visualprof.reader.source import Source
+
+    items = walk(roots([folder])[0], follow_outside=True)
+    named = [item.path for item in items if isinstance(item, LogFile) and item.name.lower().endswith(model_suffixes())]
+    models = sorted(path for path in named if recognize_model(Source(path)) is not None)
+    if not models:
+        raise NotFound(f"there is no model in {folder}", "name a model file, or record with capture.profile(model=...)")
+    if len(models) > 1:
+        raise NotFound(f"there are {len(models):,} models in {folder}", f"name one of them, such as {models[0]}")
+    return models[0]
 
 
 def subject_of(kind: Subject, path: str) -> object:

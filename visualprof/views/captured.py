@@ -19,7 +19,7 @@ from visualprof.views.measure.launches.launch import is_operator, launch_delays
 from visualprof.views.measure.names.families import kernel_family
 from visualprof.views.measure.steps.windows import is_in_step
 
-SOURCES = ("capture", "repeats", "none")
+SOURCES = ("capture", "repeats", "none", "annotation")
 
 
 class CapturedColumns(Columns):
@@ -53,8 +53,8 @@ class InsideColumns(Columns):
     """Kernels inside graphs by graph, name and location.
 
     Attributes:
-        source: `capture` if the operator is known from the capture, `repeats` if only the repeating block is known,
-            else `none`.
+        source: `capture` if the operator is known from the capture, `annotation` if the kernel names its module,
+            `repeats` if only the repeating block is known, else `none`.
         within: The innermost enclosing module, range or block.
     """
 
@@ -155,7 +155,8 @@ def _sources(trace: Trace, inside: Inside) -> Ints:
     """Return per kernel the index into SOURCES: how its location is known."""
     is_explained = inside.owner != inside.graphs[inside.graph]
     captured = trace.arg("capture", inside.graphs, 0)[inside.graph] > 0
-    return np.where(is_explained, np.where(captured, 0, 1), 2)
+    is_module = trace.events.category[inside.owner] == Category.MODULE
+    return np.where(is_explained, np.where(captured, 0, np.where(is_module, 3, 1)), 2)
 
 
 def _graphs(trace: Trace, inside: Inside, groups: Groups, keys: list[Ints], explained: Mask) -> dict[str, Column]:

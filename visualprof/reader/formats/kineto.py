@@ -81,6 +81,7 @@ class Args(KernelArgs, gc=False):
     destination: int | None = msgspec.field(name="Dst Rank", default=NO_INT)
     size: int | None = NO_INT
     kernel: Text = NO_TEXT
+    module_path: Text = msgspec.field(name="module_fqn", default=NO_TEXT)  # annotation of kernels in CUDA graphs
     engine: Text = msgspec.field(name="HW event name", default=NO_TEXT)  # of Habana's devices
 
 
@@ -104,8 +105,9 @@ _KERNEL_ARGUMENTS = (
     "shared_memory",
     "blocks_per_sm",
     "occupancy",
+    "module_path",
 )
-_COPY_ARGUMENTS = ("correlation", "external", "external_old", "device", "stream", "bytes")
+_COPY_ARGUMENTS = ("correlation", "external", "external_old", "device", "stream", "bytes", "module_path")
 _MEMORY_ARGUMENTS = ("memory_bytes", "address", "device_id", "device_type", "allocated", "reserved")
 # Most events are of these categories. Requesting only the arguments that they have saves a third of the time.
 ARGUMENTS_BY_CATEGORY = {
@@ -130,7 +132,7 @@ ARGUMENTS_BY_CATEGORY = {
 _COPIED_ARGUMENTS = tuple(
     """
     grid block input_types input_values call_stack input_shapes input_strides input_shapes_old external
-    external_old sequence registers shared_memory blocks_per_sm bytes size kernel
+    external_old sequence registers shared_memory blocks_per_sm bytes size kernel module_path
     """.split()
 )
 _TRACE_NAMES = {

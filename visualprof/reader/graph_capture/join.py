@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from visualprof.reader.graph_capture.templates import (
     Template,
     TemplateNode,
     template_from_capture,
+    template_from_modules,
     template_from_repeats,
 )
 from visualprof.reader.trace import TRACE_FIELDS, ArgColumn, Ints, Trace
@@ -76,7 +77,8 @@ def _templates(
         if match is None:
             reason = _reasons(mismatches)
             unmatched[reason] += len(rows)
-            templates.append((template_from_repeats(tokens, "; ".join(filter(None, (reason, *problems)))), rows))
+            reasons = "; ".join(filter(None, (reason, *problems)))
+            templates += _unmatched_templates(trace, launches, rows, tokens, reasons)
             continue
         for graph, launch_rows, doubt in _split_alike(match, rows):
             shared_match = replace(match, graph=graph, note=doubt)
@@ -92,6 +94,21 @@ def _templates(
             for reason, count in unmatched.most_common(3)
         ]
     return templates, warnings
+
+
+def _unmatched_templates(
+    trace: Trace, launches: GraphLaunches, rows: Ints, tokens: Sequence[str], reasons: str
+) -> Iterator[tuple[Template, Ints]]:
+    """Yield the templates of launches of one kind without a capture: the modules of their kernels, else blocks."""
+    work = launches.work[launches.first[rows][:, None] + np.arange(len(tokens))]
+    modules = trace.arg("module_path", work.ravel(), 0).reshape(work.shape)
+    if not modules.any():
+        yield template_from_repeats(tokens, reasons), rows
+        return
+    kinds, kind_of_launch = np.unique(modules, axis=0, return_inverse=True)
+    modules_of_kind: list[list[int]] = kinds.astype(np.int64).tolist()
+    for kind, ids in enumerate(modules_of_kind):
+        yield template_from_modules([trace.strings[i] for i in ids], reasons), rows[kind_of_launch.ravel() == kind]
 
 
 def _split_alike(match: Match, rows: Ints) -> list[tuple[CapturedGraph, Ints, str]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 import numpy as np
@@ -74,16 +75,35 @@ def template_from_repeats(kernels: Sequence[str], mismatch_reasons: str) -> Temp
         kernels: Tokens of the kernels.
         mismatch_reasons: Why no capture matches.
     """
-    root = _root_node(
-        msg("reader.graph_kernels", f"graph of {len(kernels):,} kernels"), {"match": "none", "note": mismatch_reasons}
-    )
     owner = np.zeros(len(kernels), np.int64)
-    nodes = [root]
+    nodes = [_unmatched_root(len(kernels), mismatch_reasons)]
     for begin, end in _blocks(kernels):
         owner[begin:end] = len(nodes)
         name = msg("reader.repeated_block_kernels", f"repeated block of {end - begin:,} kernels")
         nodes.append(TemplateNode(name, Category.ANNOTATION, 0))
     return Template(tuple(nodes), owner)
+
+
+def template_from_modules(modules: Sequence[str], mismatch_reasons: str) -> Template:
+    """Return the modules that the kernels of a graph name, as torch records annotations of CUDA graphs.
+
+    Consecutive kernels of one module are one call. Kernels without a module belong to the whole graph.
+
+    Args:
+        modules: Path of the module of each kernel, "" if unknown.
+        mismatch_reasons: Why no capture matches.
+    """
+    nodes, owner = [_unmatched_root(len(modules), mismatch_reasons)], list[int]()
+    for before, module in pairwise(("", *modules)):
+        if module and module != before:
+            nodes.append(TemplateNode(module, Category.MODULE, 0))
+        owner.append(len(nodes) - 1 if module else 0)
+    return Template(tuple(nodes), np.array(owner, np.int64))
+
+
+def _unmatched_root(kernels: int, mismatch_reasons: str) -> TemplateNode:
+    name = msg("reader.graph_kernels", f"graph of {kernels:,} kernels")
+    return _root_node(name, {"match": "none", "note": mismatch_reasons})
 
 
 def _root_node(name: str, texts: dict[str, str]) -> TemplateNode:

@@ -108,7 +108,7 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
     load_ns = time.perf_counter_ns() - start
     pinned = {"cpus": ", ".join(map(str, task.cpus))} if task.cpus else {}
     events.emit("effective", effective={**session.effective(), **pinned}, version=runtime.version())
-    failures: list[TaskFailure] = []
+    failures: dict[int, TaskFailure] = {}
     with (
         (task.out / "latencies.bin").open("ab" if repeat else "wb") as latencies,
         (task.out / "points.jsonl").open("a" if repeat else "w", encoding="utf-8") as lines,
@@ -122,7 +122,7 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
                 measured = measure_point(session, feeds, request.measure, loop=load.run)
             except Exception as error:  # noqa: BLE001 - runtimes raise anything
                 traceback.print_exc()
-                failures.append(_name_size(to_failure(error), request, point))
+                failures[point.batch] = _name_size(to_failure(error), request, point)
                 continue
             line = point_row(point, measured, load_ns, peak_rss_bytes(), latencies.tell()) | load.load_fields()
             latencies.write(pack_samples(measured.timed.samples))
@@ -133,9 +133,10 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
             events.emit("progress", done=done + 1, total=len(points))
     session.close()
     if len(failures) == len(points):
-        raise failures[0]
-    for failure in failures:
-        events.emit("warning", text=msg("child.size_not_measured", f"not measured: {failure.error}"))
+        raise next(iter(failures.values()))
+    for size, failure in failures.items():
+        text = msg("child.size_not_measured", f"not measured: {failure.error}")
+        events.emit("warning", text=text, not_measured=size)
 
 
 def _name_size(failure: TaskFailure, request: Request, point: SweepPoint) -> TaskFailure:

@@ -36,6 +36,7 @@ class TaskProgress:
         effective: Options that the runtime really used.
         profiles: Recorded profiles.
         warnings: Warnings of the result.
+        not_measured: Sizes that could not be measured.
         load_ns: Load time of the model.
         converted: Description of a conversion, unchecked.
     """
@@ -51,6 +52,7 @@ class TaskProgress:
     effective: dict[str, Any] = field(default_factory=dict[str, Any])
     profiles: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
     warnings: list[str] = field(default_factory=list[str])
+    not_measured: list[int] = field(default_factory=list[int])
     load_ns: int | None = None
     converted: dict[str, Any] = field(default_factory=dict[str, Any])
 
@@ -58,6 +60,11 @@ class TaskProgress:
         """Add a warning once; repeats of a measurement report it again."""
         if text and text not in self.warnings:
             self.warnings.append(text)
+
+    def add_not_measured(self, size: int | None) -> None:
+        """Add a size that could not be measured, if any, once."""
+        if size is not None and size not in self.not_measured:
+            self.not_measured.append(size)
 
 
 class EventReader:

@@ -52,6 +52,7 @@ class Delivery:
             return self._finish(CANCELLED, [])
 
     def _send(self, outcome: Outcome) -> str:
+        rejection = ""
         for _ in range(MAX_FINISH_ATTEMPTS):
             names = self._upload(outcome)
             try:
@@ -61,10 +62,10 @@ class Delivery:
                     raise TaskFailure(
                         "disk_full", msg("agent.servers_disk_full", f"the server's disk is full: {error.error}")
                     ) from None
-                # 422: a file arrived damaged. The next announcement says which.
+                rejection = error.error  # 422: a file arrived damaged. The next announcement says which.
         raise TaskFailure(
             "upload_failed",
-            msg("agent.result_did_not_arrive", "the result did not arrive complete, although it was sent twice"),
+            msg("agent.result_not_accepted", f"the server did not accept the result, sent twice: {rejection}"),
         )
 
     def _upload(self, outcome: Outcome) -> list[str]:

@@ -164,6 +164,7 @@ def complete_result(
         "started_ns": started_ns,
         "finished_ns": time.time_ns(),
         "load_ns": progress.load_ns,
+        "not_measured": progress.not_measured,
         "profiles": [_profile_row(profile) for profile in progress.profiles],
     }
     for name, body in (("job.json", _job_body(lease)), ("env.json", env), ("status.json", status)):

@@ -340,6 +340,7 @@ class StageRunner:
                 progress.profiles.append({**event, **times, "error": None, "pid": self._pid})
             case "warning" if len(progress.warnings) < MAX_WARNINGS:
                 progress.add_warning(text_field(event, "text", MAX_WARNING_CHARACTERS))
+                progress.add_not_measured(int_field(event, "not_measured"))
             case "failed":
                 self._failed = _parse_failure(event)
             case "done":

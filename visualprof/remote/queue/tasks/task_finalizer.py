@@ -9,10 +9,12 @@ from __future__ import annotations
 import json
 import logging
 import threading
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from sqlalchemy import exists, or_, select, update
 
 from visualprof.errors import NotFound
@@ -43,6 +45,15 @@ _UNPUBLISHED = select(tasks.c.id, tasks.c.job).where(  # ended tasks without a r
     tasks.c.run.is_(None),
     or_(tasks.c.log_bytes > 0, _HAS_POINTS),
 )
+
+
+class _StatusHead(msgspec.Struct):
+    """The fields of status.json that the server reads."""
+
+    not_measured: list[int] = msgspec.field(default_factory=list[int])
+
+
+_STATUS = msgspec.json.Decoder(_StatusHead)
 
 
 class TaskFinalizer:
@@ -128,7 +139,7 @@ class TaskFinalizer:
         try:
             points_by_size = read_points(folder / POINTS) if folder else None
             if job and report.state == "succeeded":
-                _require_all_points(len(points_by_size or ()), job)
+                _require_all_points(points_by_size or {}, job, _not_measured(folder))
             rows = self._results.store_in_bucket(folder, run, task, job.request) if folder and run and job else []
             # The folder is renamed inside the transaction, so that an expired lease cannot publish.
             with self._database.write() as connection:
@@ -193,16 +204,33 @@ class TaskFinalizer:
             link_or_copy(log, folder / LOG_FILE)
 
 
-def _require_all_points(points: int, job: Job) -> None:
+def _not_measured(folder: Path | None) -> list[int]:
+    """Return the sizes that a result declares as not measured, none if that declaration is invalid."""
+    try:
+        status = (folder / "status.json").read_bytes() if folder else b"{}"
+        return _STATUS.decode(status).not_measured
+    except msgspec.ValidationError:
+        return []
+
+
+def _require_all_points(points_by_size: Mapping[int, str], job: Job, not_measured: Sequence[int]) -> None:
     """Raise an error if a successful result has too few points.
+
+    Args:
+        points_by_size: The points.
+        job: The job.
+        not_measured: Sizes that failed, while others were measured.
 
     Raises:
         InvalidResult: Points are missing.
     """
-    expected = 0 if job.request.case.name else points_per_spec(job.request)  # the result of a case is case.json
-    if points < expected:
+    if job.request.case.name:  # its result is case.json
+        return
+    expected = points_per_spec(job.request)
+    failed = {size for size in not_measured if size in job.request.sweep.values} - points_by_size.keys()
+    if len(points_by_size) < max(expected - len(failed), 1):
         raise InvalidResult(
-            msg("queue.points", f"{POINTS} has {points} of {expected} points"),
+            msg("queue.points", f"{POINTS} has {len(points_by_size)} of {expected} points"),
             msg("queue.task_succeeded_measured_every", "a task that succeeded has measured every size"),
         )
 
