@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, cast, get_args
 
 from visualprof.errors import MissingData, VisualprofError
 from visualprof.messages import msg
+from visualprof.server.report_heap import heap_answers
 from visualprof.server.report_tiles import MAX_TILES, initial_window, longest_step, scan_tile, tile_levels
 from visualprof.views.diff.side import Viewed
 
@@ -222,6 +223,9 @@ class _ReportContents:
                 self._add_view(view, query)
                 if self._asked.base:
                     self._add_change(view["name"], query, self._asked.base)
+            if view["name"] == "snapshot":
+                for route, query, answer in heap_answers(self._asked.json, self._steps, self._rows):
+                    self._answers[_answer_key(route, query)] = answer
 
     def _add_run(self) -> None:
         """Add the run with only the reported span, and the base run."""

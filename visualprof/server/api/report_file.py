@@ -17,6 +17,7 @@ from visualprof.server.api.diff import Diffs
 from visualprof.server.api.headlines import Headlines
 from visualprof.server.api.live import Live
 from visualprof.server.api.runs import Runs
+from visualprof.server.api.snapshot import Snapshot
 from visualprof.server.api.spans import require_summary
 from visualprof.server.api.timeline import Timeline
 from visualprof.server.api.views import Views
@@ -39,7 +40,7 @@ class ReportQuery(SpanQuery, kw_only=True):
     base_span: Annotated[str, Meta(description="id of a span of the base run")] = ""
 
 
-_REPORTED_RESOURCES = (Runs, Headlines, Live, Views, Diffs, Timeline)
+_REPORTED_RESOURCES = (Runs, Headlines, Live, Views, Diffs, Timeline, Snapshot)
 
 
 class ReportFile(Resource):

@@ -97,7 +97,8 @@ export class ReportFile implements Answers {
     if (route === "models/match") return { models: [], best: null, reading: 0 };
     if (route === "runs/changes" && query.has("since"))
       return { ...(this.facts.answers[route] as JsonObject), since: 0, runs: [] };
-    if (route === "diff" || route.startsWith("view/")) return this.rows(route, query);
+    if (route === "snapshot/blocks" && query.has("block")) return this.block(query.get("block") ?? "");
+    if (route === "diff" || route === "snapshot/blocks" || route.startsWith("view/")) return this.rows(route, query);
     const answer = this.facts.answers[this.key(route, query)];
     return route === "timeline/window" && answer !== undefined ? selectRows(answer as unknown as Table, query) : answer;
   }
@@ -127,6 +128,23 @@ export class ReportFile implements Answers {
     return format === null
       ? rows
       : new Response(toDelimitedText(rows, format === "tsv" ? "\t" : ","), { headers: { "Content-Type": "text/csv" } });
+  }
+
+  /** Return the table of a single block of a memory snapshot, without rows if the report does not hold it. */
+  private block(id: string): object | undefined {
+    const tables = Object.entries(this.facts.answers)
+      .filter(([key]) => key.startsWith("snapshot/blocks"))
+      .map(([, table]) => table as unknown as Table);
+    const rowOf = ({ columns }: Table) =>
+      (columns["block" as never] as number[]).findIndex((block) => String(block) === id);
+    const table = tables.find((candidate) => rowOf(candidate) >= 0) ?? tables[0];
+    if (!table) return undefined;
+    const row = rowOf(table);
+    const columns = Object.entries(table.columns).map(([name, column]) => [
+      name,
+      row < 0 ? [] : (column as unknown[]).slice(row, row + 1),
+    ]);
+    return { ...table, columns: Object.fromEntries(columns) as unknown, total_rows: row < 0 ? 0 : 1 };
   }
 
   private tile(kind: "g" | "c" | "p", id: string | null, query: URLSearchParams): Response | undefined {

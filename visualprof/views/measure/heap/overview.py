@@ -40,6 +40,7 @@ class HeapMeta(msgspec.Struct):
         devices: Numbers of all devices.
         entries: Number of entries of the device.
         max_level: Level at which one tile shows all entries.
+        finest_level: Level of the finest tiles: 0, or higher in a report.
         duration_ns: Time from the first to the last entry; None without times.
         categories: Categories of blocks, in the order in which their bands are stacked.
         pools: Memory pools.
@@ -59,6 +60,7 @@ class HeapMeta(msgspec.Struct):
     devices: list[int]
     entries: int
     max_level: int
+    finest_level: int
     duration_ns: int | None
     categories: list[str]
     pools: list[str]
@@ -97,6 +99,7 @@ def heap_meta(trace: Trace, device: int, version: str) -> HeapMeta:
         devices=heap.tables.device.tolist(),
         entries=end - first,
         max_level=max_level(end - first),
+        finest_level=0,
         duration_ns=int(times[-1]) if times is not None else None,
         categories=stacked.categories,
         pools=[pool_name(heap, row) or "" for row in range(len(heap.tables.pool))],

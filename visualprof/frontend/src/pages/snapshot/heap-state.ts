@@ -1,7 +1,9 @@
 // The state of the page in the address: the device, the moment or range, and the filter that applies to every part.
+// A report contains only the named moments and no filtered answers, so other choices have no effect there.
 import { computed, type ComputedRef, type WritableComputedRef } from "vue";
-import type { Query } from "../../api";
+import { offlineReport, type Query } from "../../api";
 import { patchQuery, queryValue, step, useParameter } from "../../state";
+import type { Hit } from "./tile";
 
 /** Groupings whose rows can be a filter. */
 export const GROUPS = ["line", "function", "file", "module", "category", "pool", "stream"] as const;
@@ -55,24 +57,41 @@ export function useHeapState(): HeapState {
 
 /** Show a moment, and the blocks that are alive then. */
 export function showMoment(at: string): void {
+  if (offlineReport && /^-?\d+$/.test(at)) return;
   patchQuery({ at, first: null, last: null }, true);
 }
 
 /** Show the blocks allocated in a range of entries; null for those alive at the moment. */
 export function showRange(range: { first: number; last: number } | null): void {
+  if (offlineReport) return;
   patchQuery({ first: range ? String(range.first) : null, last: range ? String(range.last) : null }, true);
 }
 
-export function showBlock(block: number | null, at?: number): void {
+export function showBlock(block: number | null): void {
+  patchQuery({ shown_block: block === null ? null : String(block) });
+}
+
+/** Show the moment of a point of the chart and the block there, and filter by its line, or else by its category. */
+export function showHit({ entry, block, category }: Hit): void {
+  if (offlineReport) {
+    if (block) showBlock(block.block);
+    return;
+  }
   patchQuery(
-    { shown_block: block === null ? null : String(block), ...(at === undefined ? {} : { at: String(at) }) },
-    at !== undefined,
+    {
+      at: String(entry),
+      first: null,
+      last: null,
+      ...(block && { shown_block: String(block.block) }),
+      ...(block?.name ? { line: block.name } : category !== null && { category }),
+    },
+    true,
   );
 }
 
 /** Set a condition; the same value again removes it. */
 export function setFilter(name: Filter, value: string): void {
-  if (value !== "") patchQuery({ [name]: queryValue(name) === value ? null : value }, true);
+  if (value !== "" && !offlineReport) patchQuery({ [name]: queryValue(name) === value ? null : value }, true);
 }
 
 export function clearFilter(): void {

@@ -61,9 +61,10 @@ describe("a tile", () => {
 
 describe("levels and tiles", () => {
   it("have buckets of at least a pixel", () => {
-    expect(levelOf(1_000_000, 1000, 12)).toBe(10);
-    expect(levelOf(500, 1000, 12)).toBe(0);
-    expect(levelOf(1e9, 1000, 12)).toBe(12);
+    expect(levelOf(1_000_000, 1000, 0, 12)).toBe(10);
+    expect(levelOf(500, 1000, 0, 12)).toBe(0);
+    expect(levelOf(500, 1000, 3, 12)).toBe(3);
+    expect(levelOf(1e9, 1000, 0, 12)).toBe(12);
   });
   it("cover the window within the history", () => {
     expect(tilesOf(0, 250, 600, 10_000)).toEqual([0, 1, 2]);

@@ -29,6 +29,7 @@ export interface NamedRange {
 export interface Scene {
   theme: ThemeName;
   entries: number;
+  finestLevel: number;
   maxLevel: number;
   window: EntryWindow;
   maxBytes: number;
@@ -103,8 +104,8 @@ export class StackedStage extends Frames {
     return (index === undefined ? null : this.tile(level, index)) ?? this.tile(scene.maxLevel, 0);
   }
 
-  private level({ window, maxLevel }: Scene): number {
-    return levelOf(window.to - window.from, this.plot.width, maxLevel);
+  private level({ window, finestLevel, maxLevel }: Scene): number {
+    return levelOf(window.to - window.from, this.plot.width, finestLevel, maxLevel);
   }
 
   private x(entry: number): number {

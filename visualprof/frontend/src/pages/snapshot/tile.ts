@@ -63,9 +63,9 @@ export function decodeTile(answer: HeapTile, level: number, index: number): Tile
   };
 }
 
-/** Return the level whose buckets are one to two pixels wide. */
-export function levelOf(entries: number, widthPx: number, maxLevel: number): number {
-  return Math.max(0, Math.min(maxLevel, Math.ceil(Math.log2(entries / Math.max(widthPx, 1)))));
+/** Return the level whose buckets are one to two pixels wide, if there is one. */
+export function levelOf(entries: number, widthPx: number, finestLevel: number, maxLevel: number): number {
+  return Math.max(finestLevel, Math.min(maxLevel, Math.ceil(Math.log2(entries / Math.max(widthPx, 1)))));
 }
 
 /** Return the numbers of the tiles that show a range of entries. */
