@@ -152,7 +152,7 @@ def hostile(text: bytes) -> bytes:
         (b"\x8d" + struct.pack("<Q", 1 << 40) + b"x.", "cut before its end"),
         (b"\x8a\xff" + bytes(255) + b".", "an integer of 255 bytes"),
         (b"]\x94h\x00a.", "no memory snapshot of PyTorch"),
-        (b"]" * 100_000 + b"a" * 99_999 + b".", "no memory snapshot of PyTorch"),
+        (b"]" * 100_000 + b"a" * 99_999 + b".", "lists in lists"),
         (b"}.", "no memory snapshot of PyTorch"),
         (b"", "cut before its end"),
         (b"e.", "damaged"),

@@ -25,6 +25,8 @@ _TUPLE_SIZES = {ord(")"): 0, 0x85: 1, 0x86: 2, 0x87: 3}
 # A list, its MEMOIZE, and values of the memo; then no further items, and no index that replaces another.
 _MEMO_LIST = re.compile(rb"\](\x94?)\(((?:h.|j.{4}){2,})e(?![(a])", re.DOTALL).match
 _MEMO_INDEX = re.compile(rb"h.|j.{4}", re.DOTALL)
+# Lists in lists, or empty ones. A snapshot has one empty list per unused device, of a few dozens.
+_NESTED_LISTS = b"]" * 1024
 _HEADER_SIZES = {0x80: 1, 0x95: 8}  # PROTO and FRAME: their arguments are not needed
 
 
@@ -129,6 +131,8 @@ class _Decoder:
         """
         match = _MEMO_LIST(self.data, offset)
         if match is None:
+            if self.data.startswith(_NESTED_LISTS, offset):
+                raise PickleError(msg("reader.nested_lists", "lists in lists, which no memory snapshot has"))
             self.stack.append([])
             return offset + 1
         text = match[2]
