@@ -35,7 +35,7 @@ ROUTES = (
     "runs/changes",
     "jobs",
     *(f"view/{name}?run={RUN}" for name in ("overview", "operator", "distributed", "findings")),
-    f"timeline/meta?run={RUN}&minimap=0",
+    f"timeline/meta?run={RUN}&minimap=0&counters=0",
 )
 
 

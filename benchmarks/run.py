@@ -28,6 +28,7 @@ from benchmarks.kinds import FURTHER, MAIN, written
 from benchmarks.large import beyond, bounds
 from benchmarks.logdir import logdirs
 from benchmarks.memory import memory_view
+from benchmarks.opened_run import many_shapes, opened_run
 from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
 from benchmarks.queries import queries
@@ -54,9 +55,25 @@ def openings(paths: dict[str, Path], tools: dict[str, Way]) -> Iterator[Opened]:
         yield opened(kind, path, ROUNDS if every else ROUNDS_FURTHER, ways(every=every) | (tools if every else {}))
 
 
+def opened_runs(folder: Path, files: list[Path]) -> Iterator[Row]:
+    """Measure the web UI with large runs, in a browser."""
+    chromium = _chromium()
+    if chromium is None:
+        yield Row("a run in the web UI", "not measured: no Chromium on PATH")
+        return
+    for file in files:
+        yield from opened_run(folder, file, chromium)
+    yield from many_shapes(folder, chromium)
+
+
+def _chromium() -> str | None:
+    """Return the path of the browser, `None` without one."""
+    return shutil.which("chromium") or shutil.which("google-chrome")
+
+
 def pages(events: int, dagre_s: float) -> Iterator[Row]:
     """What a browser without a GPU makes of it; how dagre fares, where it gets time."""
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
+    chromium = _chromium()
     if chromium is None:
         yield Row("Trace and Graph pages", "not measured: no Chromium on PATH")
         return
@@ -89,6 +106,7 @@ def main() -> int:
             "bounds": lambda: bounds(paths["generated"]),
             "levels": lambda: levels(paths["generated"]),
             "comparing": lambda: comparing(folder, paths["generated"], options.events * 21 // 20),
+            "opened": lambda: opened_runs(folder, [paths[kind] for kind in ("generated", "huge") if kind in paths]),
             "serving": lambda: serving(folder),
             "gigabyte": lambda: bounds(paths["gigabyte"]),
             "huge": lambda: beyond(paths["huge"]) if options.huge else (),

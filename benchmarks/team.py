@@ -12,7 +12,6 @@ import gzip
 import http.client
 import io
 import json
-import os
 import random
 import statistics
 import subprocess
@@ -31,6 +30,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from benchmarks.logdir import log_directory
+from benchmarks.opened_run import cpu_s
 from benchmarks.queue import CAPABILITIES, FOUND, JOB, MODEL, started
 from benchmarks.rows import Row
 from tests.postgres import programs, running
@@ -177,8 +177,7 @@ class Team:
 
     def cpu_s(self) -> float:
         """Return the resources that the server has used."""
-        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+        return cpu_s(self.process.pid)
 
 
 @contextmanager

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 
 import pytest
+from flask import Flask
 from sites import MakeSite, Site
 
 from tests.conftest import SAMPLES
+from visualprof.server import heap
 from visualprof.views.measure.ranks import run_analysis
 
 RUN = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
@@ -71,6 +74,23 @@ def test_tables_of_a_run_are_cut_and_its_summary_is_whole(make_site: MakeSite) -
 def test_memory_that_a_thread_has_freed_is_given_back() -> None:
     process = subprocess.run([sys.executable, "-c", FREED], capture_output=True, text=True, check=True, timeout=60)
     assert float(process.stdout) > 100  # MB, of 198 that are free
+
+
+def test_only_requests_that_compute_for_long_return_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    app, trims = Flask("test"), list[int]()
+    monkeypatch.setattr(heap, "trim_heap", lambda: trims.append(1))
+    heap.install(app)
+
+    @app.get("/<int:milliseconds>")
+    def compute(milliseconds: int) -> str:  # pyright: ignore[reportUnusedFunction]
+        end = time.thread_time() + milliseconds / 1e3
+        while time.thread_time() < end:
+            pass
+        return ""
+
+    for milliseconds, total in ((1, 0), (150, 1), (1, 1)):
+        assert app.test_client().get(f"/{milliseconds}").status_code == 200
+        assert len(trims) == total
 
 
 def test_ranks_known_by_their_names_have_the_views_of_a_run_without_communication(make_site: MakeSite) -> None:

@@ -77,6 +77,12 @@ def test_meta_comes_without_the_profile_when_asked(site: Site) -> None:
     assert body(ask(site, "meta", minimap=0)) == body(ask(site, "meta")) | {"minimap": {}}
 
 
+def test_meta_comes_without_the_counters_when_asked(site: Site) -> None:
+    everything = body(ask(site, "meta"))
+    assert everything["counters"]
+    assert body(ask(site, "meta", counters=0)) == everything | {"counters": []}
+
+
 def test_a_tile_holds_every_event_once(site: Site) -> None:
     tile = whole(site)
     assert tile["count"].sum() == 12

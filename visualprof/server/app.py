@@ -15,7 +15,7 @@ from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.models import ModelReader, open_model_reader
-from visualprof.server import guard, spa
+from visualprof.server import guard, heap, spa
 from visualprof.server.api import all_resources
 from visualprof.server.api.agent_link import refuse_agents
 from visualprof.server.api.jobs import Jobs
@@ -78,6 +78,7 @@ def create_app(
     proxied = open_proxy_login(settings, job_service) if accounts and settings.access.user_header else None
     app.extensions[IDENTIFY_KEY] = identify = create_identifier(settings, accounts, proxied)
     services.meter.install(app)
+    heap.install(app)
     guard.install(app, settings, identify)
     app.before_request(refuse_agents)
     app.register_error_handler(Exception, _error_response)

@@ -3,8 +3,27 @@
 from __future__ import annotations
 
 import ctypes
+import time
 from collections.abc import Callable
 from functools import cache
+
+from flask import Flask, g
+
+_MIN_CPU_S = 0.1  # shorter requests free too little
+
+
+def install(app: Flask) -> None:
+    """Trim the heap after each request that computed for long."""
+
+    def begin() -> None:
+        g.cpu_start_s = time.thread_time()
+
+    def end(_: BaseException | None = None) -> None:
+        if time.thread_time() - g.get("cpu_start_s", time.thread_time()) > _MIN_CPU_S:
+            trim_heap()
+
+    app.before_request(begin)
+    app.teardown_request(end)
 
 
 def trim_heap() -> None:

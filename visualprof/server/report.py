@@ -238,7 +238,7 @@ class _ReportContents:
             runs.append(base)
         self._span, self.name = run["workers"][0]["spans"][0], run["name"] or run["id"]
         if self._step_range and "trace" in self._span["views"]:
-            steps = asked.json("timeline/meta", minimap=0)["steps"]
+            steps = asked.json("timeline/meta", minimap=0, counters=0)["steps"]
             self._span["steps"] = list(dict.fromkeys(step["name"] for step in steps))
         self._answers["runs/changes"] = {**everything, "since": None, "runs": runs, "removed": [], "skipped": []}
 

@@ -37,7 +37,6 @@ from visualprof.server.api.timeline_schema import (
     WindowTableQuery,
 )
 from visualprof.server.api.trace_requests import Work, compute_from_trace, load_or_compute_parts
-from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE, bytes_response, csv_response
 from visualprof.server.routes import SPAN_ERRORS, Resource, SpanQuery, get
 from visualprof.server.services import Services
@@ -57,6 +56,7 @@ from visualprof.views.measure.timeline.metadata import (
     event_details,
     event_location,
     find_occurrence,
+    timeline_counters,
     timeline_meta,
 )
 from visualprof.views.measure.timeline.tiles import (
@@ -107,7 +107,7 @@ class Timeline(Resource):
     def meta(self, query: MetaQuery) -> TimelineMeta:
         """Return the tracks and the properties of the timeline."""
         version = quote(self._traces.version(self._find_span(query), query.step_range), safe="")
-        return self._compute(query, compute_meta, version, query.minimap != "0")
+        return self._compute(query, compute_meta, version, query.minimap != "0", query.counters != "0")
 
     @get("/timeline/tile", media=BINARY_TYPE, errors=SPAN_ERRORS, needs="link")
     def tile(self, query: TileQuery) -> Response:
@@ -213,17 +213,17 @@ class Timeline(Resource):
         offsets = clock_offsets(clocks, calls, in_step)
         delays_ns = [clock.first_ns - clocks[0].first_ns for clock in clocks]
         rows = zip(spans, offsets, delays_ns, strict=True)
-        trim_heap()
         return AlignmentAnswer([_alignment_row(name, offset, ns) for (name, _), offset, ns in rows])
 
 
-def compute_meta(trace: Trace, version: str, with_minimap: bool) -> TimelineMeta:
+def compute_meta(trace: Trace, version: str, with_minimap: bool, with_counters: bool) -> TimelineMeta:
     """Return the tracks and the properties of the timeline.
 
-    The minimap reads all events. The web UI first draws the timeline without it.
+    The minimap and the counters read all events. The web UI first draws the timeline without them.
     """
     profile = busy_profile(trace) if with_minimap else {}
-    return timeline_meta(trace, version, {name: np.round(share, 4).tolist() for name, share in profile.items()})
+    minimap = {name: np.round(share, 4).tolist() for name, share in profile.items()}
+    return timeline_meta(trace, version, minimap, timeline_counters(trace) if with_counters else [])
 
 
 def compute_tile(trace: Trace, group: int, level: int, index: int) -> bytes:

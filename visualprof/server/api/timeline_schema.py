@@ -18,9 +18,10 @@ TimeNs = Annotated[int, Meta(ge=-(2**53), le=2**53, description="ns since the fi
 
 
 class MetaQuery(SpanQuery):
-    """A span, and whether the minimap is included. The timeline can be drawn sooner without the minimap."""
+    """A span, and whether the minimap and the counters are included. Both need passes over all events."""
 
     minimap: Annotated[str, Meta(description="0: omit the utilization profile of the whole trace")] = ""
+    counters: Annotated[str, Meta(description="0: omit the counters")] = ""
 
 
 class StringsQuery(SpanQuery):

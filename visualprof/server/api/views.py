@@ -27,7 +27,6 @@ from visualprof.server.api.table_rows import (
     table_response,
 )
 from visualprof.server.api.trace_requests import is_costly, load_or_compute_answer, load_or_compute_parts
-from visualprof.server.heap import trim_heap
 from visualprof.server.responses import TSV_TYPE
 from visualprof.server.routes import SPAN_ERRORS, Resource, get
 from visualprof.server.run_data_store import RunDataStore
@@ -160,9 +159,7 @@ class Views(Resource):
             if view.subject == "reports":
                 return view.answer(subject(), params)
             cached_answer = CachedAnswer(self._logdir.cache, view, params, version)
-            answer = cached_answer.load_or_compute(lambda: view.answer(subject(), params))
-            trim_heap()  # computing it used the summaries of up to a thousand ranks
-            return answer
+            return cached_answer.load_or_compute(lambda: view.answer(subject(), params))
 
         exclusive = view.subject != "run" or not self._is_costly_run(query)
         return params, self._results.get((version, view.name, params), compute_answer, exclusive)

@@ -21,7 +21,7 @@ interface Facts {
 
 /** Parameters that the page applies itself, or that are the same in all requests of a report. */
 const PAGE_PARAMETERS =
-  /^(run|worker|span|base|base_worker|base_span|base_step|step_range|v|since|shown|sort|order|offset|limit|format|minimap|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
+  /^(run|worker|span|base|base_worker|base_span|base_step|step_range|v|since|shown|sort|order|offset|limit|format|minimap|counters|arguments|height|width|row|rows|column|columns|(search|is|min|max)(\..*)?)$/;
 const json = (body: unknown, status = 200) =>
   new Response(JSON.stringify(body), { status, headers: { "Content-Type": "application/json" } });
 

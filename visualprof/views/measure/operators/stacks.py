@@ -39,6 +39,8 @@ class CallStacks:
     def source_ids(self, rows: Ids, *, inside: bool = False) -> Ids:
         """Return like `stack_ids`; an event of the backward pass without a stack has that of its forward operator."""
         stack = self.stack_ids(rows, inside=inside)
+        if not len(self._paths) and self._recorded is None:
+            return stack
         missing = np.flatnonzero(stack < 0)
         forward = forward_operators(self._trace)
         backward = nearest_ancestor(self._trace.events.parent, forward[:-1] >= 0, rows[missing])

@@ -14,7 +14,7 @@ from visualprof.reader.trace import Category, Rows, Trace, TrackKind
 from visualprof.views.answers.kinds import Bandwidth, Duration, Kind
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.answer_names import trace_short_names
-from visualprof.views.measure.launches.launch import launches
+from visualprof.views.measure.launches.launch import device_calls
 from visualprof.views.measure.launches.launch_origin import OriginRole, launch_origin
 from visualprof.views.measure.operators.stacks import CallStacks
 from visualprof.views.measure.ranks.alignment import epoch_ns
@@ -186,13 +186,16 @@ class TimelineEvent(EventLocation):
     slack_ns: Duration | None = None
 
 
-def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -> TimelineMeta:
+def timeline_meta(
+    trace: Trace, version: str, minimap: dict[str, list[float]], counters: list[TimelineCounter]
+) -> TimelineMeta:
     """Return tracks, counters and steps of a timeline.
 
     Args:
         trace: The trace.
         version: Version of the file.
         minimap: Result of `busy_profile`.
+        counters: Result of `timeline_counters`.
     """
     origin, end = trace.span_ns
     epoch = epoch_ns(trace)
@@ -204,7 +207,7 @@ def timeline_meta(trace: Trace, version: str, minimap: dict[str, list[float]]) -
         categories=[category.name.lower() for category in Category],
         strings=len(trace.strings),
         tracks=_tracks(trace),
-        counters=_counters(trace),
+        counters=counters,
         steps=[
             TimelineStep(trace.strings[int(name)], int(ts) - origin, int(dur))
             for name, ts, dur in zip(trace.steps.name, trace.steps.ts, trace.steps.dur, strict=True)
@@ -241,8 +244,8 @@ def _tracks(trace: Trace) -> list[TimelineTrack]:
     return tracks
 
 
-def _counters(trace: Trace) -> list[TimelineCounter]:
-    """Return the counters."""
+def timeline_counters(trace: Trace) -> list[TimelineCounter]:
+    """Return the counters of a timeline."""
     return [
         TimelineCounter(
             number,
@@ -324,11 +327,10 @@ def _launched_work(trace: Trace, row: int) -> LaunchedWork | None:
     events = trace.events
     if trace.tracks[int(events.track[row])].kind != TrackKind.THREAD:
         return None
-    joined = launches(trace)
-    call = joined.call
+    all_work, call, _ = device_calls(trace)
     is_inside = (call >= 0) & (events.track[call] == events.track[row])
     is_inside &= (events.ts[call] >= events.ts[row]) & (events.end[call] <= events.end[row])
-    work = joined.work[is_inside]
+    work = all_work[is_inside]
     if not len(work):
         return None
     durations = np.maximum(events.dur[work], 0)

@@ -144,10 +144,18 @@ def search_events(trace: Trace, text: str, exact: bool = False) -> SearchHits:
     is_match = np.zeros(len(trace.strings), bool)
     is_match[matching_ids] = True
     rows = np.flatnonzero(is_match[trace.events.name])
-    rows = rows[np.argsort(trace.events.ts[rows], kind="stable")].astype(np.int32)
     start, end = trace.span_ns
     tick = np.floor((trace.events.ts[rows] - start) * (TICK_COUNT / max(1, end - start))).astype(np.int64)
-    return SearchHits(rows[:MAX_HITS], len(rows), np.bincount(np.minimum(tick, TICK_COUNT - 1), minlength=TICK_COUNT))
+    ticks = np.bincount(np.minimum(tick, TICK_COUNT - 1), minlength=TICK_COUNT)
+    return SearchHits(_first_in_time(trace, rows), len(rows), ticks)
+
+
+def _first_in_time(trace: Trace, rows: Ints) -> Rows:
+    """Return the first MAX_HITS of ascending rows in the order of time; the rows of a track are in that order."""
+    borders = [np.searchsorted(rows, (track.first, track.first + track.count)) for track in trace.tracks]
+    leading = [rows[first : min(first + MAX_HITS, last)] for first, last in borders]
+    first_rows = np.concatenate(leading) if leading else rows
+    return first_rows[np.argsort(trace.events.ts[first_rows], kind="stable")][:MAX_HITS].astype(np.int32)
 
 
 def name_ids(trace: Trace, name: str) -> list[int]:

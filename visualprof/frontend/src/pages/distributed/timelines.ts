@@ -61,7 +61,7 @@ export async function timelinesLocation(workers: readonly Worker[], step: string
   if (!run.value || !first || !alignedSpan) return { path: "/trace" };
   const at = { run: run.value.id, span: alignedSpan.id, step_range: stepRange.value };
   const [meta, aligned] = await Promise.all([
-    get<Steps>(address("timeline/meta", { ...at, worker: first.id, minimap: 0 })),
+    get<Steps>(address("timeline/meta", { ...at, worker: first.id, minimap: 0, counters: 0 })),
     workers.length > 1
       ? get<Aligned>(
           address("timeline/alignment", { ...at, workers: workers.map((worker) => worker.id).join(","), step }),

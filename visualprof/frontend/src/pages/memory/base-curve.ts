@@ -72,7 +72,7 @@ export function addBaseCurve(current: JsonObject, base: JsonObject, shift: numbe
 
 export function useBaseCurve(device: () => string | null, time: () => TimeWindow | null) {
   const curveUrl = (query: Query | null) =>
-    baseQuery.value && query ? address("timeline/meta", { ...query, minimap: 0 }) : null;
+    baseQuery.value && query ? address("timeline/meta", { ...query, minimap: 0, counters: 0 }) : null;
   const { data: ownMeta } = useResource<Meta>(
     () => curveUrl(selectedQuery.value),
     () => comparedStamp.value,

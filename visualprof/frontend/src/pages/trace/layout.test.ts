@@ -62,7 +62,7 @@ const trace = meta(
   ],
   [counter],
 );
-const branches = [{ worker: 0, label: "rank0", groups: buildTrackTree(trace, 0, words) }];
+const branches = [{ worker: 0, label: "rank0", groups: buildTrackTree(trace, trace.counters, 0, words) }];
 
 describe("tree", () => {
   it("groups by device, then process, then counters, and puts tracks of single events last", () => {
@@ -118,7 +118,7 @@ describe("layout", () => {
   });
 
   it("adds a head per worker if there are several", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, 1, words) }];
+    const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, trace.counters, 1, words) }];
     const heads = (toggled: string[]) =>
       layOutTracks(both, { ...plain, toggled: new Set(toggled) }).rows.filter(
         (row) => row.kind === "worker" || row.worker === 1,
@@ -128,7 +128,7 @@ describe("layout", () => {
   });
 
   it("folds counters if several workers are shown", () => {
-    const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, 1, words) }];
+    const both = [...branches, { worker: 1, label: "rank1", groups: buildTrackTree(trace, trace.counters, 1, words) }];
     const counters = layOutTracks(both, plain).rows.filter((row) => row.label === "Counters");
     expect(counters.map((row) => row.folded)).toEqual([true, true]);
     expect(

@@ -54,7 +54,7 @@ export function useTimeline() {
     sources.value.map((source) => ({
       worker: source.id.worker,
       label: labelOf(source),
-      groups: buildTrackTree(source.meta, source.id.worker, words.value),
+      groups: buildTrackTree(source.meta, source.counters.value, source.id.worker, words.value),
     })),
   );
   /** With a base, the label starts with the name of the run. */
@@ -165,7 +165,7 @@ export function useTimeline() {
     if (visible.value.start !== start || visible.value.end !== end) visible.value = { start, end };
     frame.value += 1;
     if (!moving) refreshEmpty();
-    if (scene.requests.every((wish) => wish.rank > 0)) void main.value?.loadProfile();
+    if (scene.requests.every((wish) => wish.rank > 0)) for (const source of sources.value) void source.loadRest();
   };
   onScopeDispose(() => {
     clearTimeout(addressTimer);

@@ -1,5 +1,5 @@
 // One worker's trace: its metadata, its offset on the common time axis, and the addresses of its tiles.
-import { shallowRef } from "vue";
+import { shallowRef, type ShallowRef } from "vue";
 import { address, get, offlineReport, type Query } from "../../api/client";
 import { tileLevel, tileNs, topLevelFor } from "./tile-levels";
 import type { Meta } from "./model";
@@ -24,7 +24,9 @@ export class TraceSource {
   offset = 0;
   /** Utilization of host and devices. It needs a pass over all events and is loaded after the first picture. */
   readonly profile = shallowRef<Record<string, number[]>>({});
-  private profileRequested = false;
+  /** The counters also need such a pass; they are in the first answer only if the address refers to rows below them. */
+  readonly counters: ShallowRef<Meta["counters"]>;
+  private restRequested = false;
   private readonly stem: string;
 
   constructor(
@@ -33,17 +35,20 @@ export class TraceSource {
     arrived: () => void,
   ) {
     this.names = new EventNames({ ...id.query, v: meta.version }, meta.strings, arrived);
+    this.counters = shallowRef(meta.counters);
     this.topLevel = topLevelFor(meta.duration_ns);
     this.stem = `${id.worker}/${meta.version}/`;
   }
 
-  async loadProfile(): Promise<void> {
-    if (this.profileRequested) return;
-    this.profileRequested = true;
+  async loadRest(): Promise<void> {
+    if (this.restRequested) return;
+    this.restRequested = true;
     try {
-      this.profile.value = (await get<Meta>(address("timeline/meta", this.id.query)))?.body.minimap ?? {};
+      const whole = (await get<Meta>(address("timeline/meta", this.id.query)))?.body;
+      this.profile.value = whole?.minimap ?? {};
+      this.counters.value = whole?.counters ?? [];
     } catch {
-      this.profileRequested = false;
+      this.restRequested = false;
     }
   }
 

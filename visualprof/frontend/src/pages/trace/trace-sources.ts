@@ -28,11 +28,15 @@ function workerQuery(owner: Worker): Query | null {
     : null;
 }
 
-/** Load the metadata; wait while the server reads the file. */
-async function fetchMeta(query: Query, signal: AbortSignal): Promise<Meta | null> {
+/**
+ * Load the metadata; wait while the server reads the file. The minimap and the counters need passes over all events and
+ * are loaded later, unless the address refers to rows that may be counters, or to what is below them.
+ */
+async function fetchMeta(id: Query, withCounters: boolean, signal: AbortSignal): Promise<Meta | null> {
+  const query = { ...id, minimap: 0, counters: withCounters ? null : 0 };
   for (;;) {
     try {
-      return (await get<Meta>(address("timeline/meta", { ...query, minimap: 0 }), { signal }))?.body ?? null;
+      return (await get<Meta>(address("timeline/meta", query), { signal }))?.body ?? null;
     } catch (error) {
       if (!(error instanceof ApiError) || (error.status !== 503 && error.status !== 0)) throw error;
       await new Promise((resume) => setTimeout(resume, RETRY_MS));
@@ -77,6 +81,7 @@ export function useTraceSources(state: TimelineState, arrived: () => void) {
     const signal = nextSignal();
     const key = (id: TraceSourceId) => `${JSON.stringify(id)} ${comparedStamp.value}`;
     const missing = wantedIds.filter((id) => !loadedSources.has(key(id)));
+    const withCounters = state.pins.value.length > 0 || state.scroll.value > 0;
     const show = () => (sources.value = wantedIds.flatMap((id) => loadedSources.get(key(id)) ?? []));
     error.value = null;
     pending.value = missing.length;
@@ -84,7 +89,7 @@ export function useTraceSources(state: TimelineState, arrived: () => void) {
     const fetchNext = async (): Promise<void> => {
       for (let id = missing.shift(); id; id = missing.shift()) {
         try {
-          const meta = await fetchMeta(id.query, signal);
+          const meta = await fetchMeta(id.query, withCounters, signal);
           if (meta) loadedSources.set(key(id), new TraceSource(id, meta, arrived));
         } catch (failure) {
           if (signal.aborted) return;

@@ -50,9 +50,14 @@ function groupLabel(tracks: readonly Track[], words: TrackTexts): string {
   return words.process(first.pid);
 }
 
-export function buildTrackTree(meta: Meta, worker: number, words: TrackTexts): Group[] {
+export function buildTrackTree(
+  { tracks }: Pick<Meta, "tracks">,
+  counters: Meta["counters"],
+  worker: number,
+  words: TrackTexts,
+): Group[] {
   const byProcess = new Map<string, Track[]>();
-  for (const track of meta.tracks) {
+  for (const track of tracks) {
     const process = `${track.process}\n${track.pid}`;
     byProcess.set(process, [...(byProcess.get(process) ?? []), track]);
   }
@@ -66,17 +71,17 @@ export function buildTrackTree(meta: Meta, worker: number, words: TrackTexts): G
   });
   const groups: Group[] = [];
   const rest: Item[] = [];
-  for (const tracks of byProcess.values()) {
-    const items = tracks.map(item);
-    const events = tracks.reduce((sum, track) => sum + track.events, 0);
-    if (events <= MINOR_EVENTS && byProcess.size > 1 && tracks.every((track) => track.kind === "thread"))
+  for (const ofProcess of byProcess.values()) {
+    const items = ofProcess.map(item);
+    const events = ofProcess.reduce((sum, track) => sum + track.events, 0);
+    if (events <= MINOR_EVENTS && byProcess.size > 1 && ofProcess.every((track) => track.kind === "thread"))
       rest.push(...items);
-    else groups.push({ key: key(-1 - groups.length), label: groupLabel(tracks, words), items, minor: false });
+    else groups.push({ key: key(-1 - groups.length), label: groupLabel(ofProcess, words), items, minor: false });
   }
   const onDevice = (group: Group) => group.items.some(({ track }) => track?.kind === "stream");
   groups.sort((a, b) => Number(onDevice(b)) - Number(onDevice(a)));
-  if (meta.counters.length > 0) {
-    const items = meta.counters.map((counter) => ({
+  if (counters.length > 0) {
+    const items = counters.map((counter) => ({
       key: key(counter.id),
       label: words.counter(counter.name.trim()) || words.unnamed,
       detail: `${counter.name} ${counter.process}`,
