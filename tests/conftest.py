@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import gzip
 import json
 import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -48,6 +49,17 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 ROOT = Path(__file__).parents[1]
 SAMPLES = ROOT / "visualprof" / "samples"
 FIXTURES = ROOT / "tests" / "fixtures"
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect 9,000 tests without garbage collection, a third of the CPU time; later collections skip these objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(autouse=True)

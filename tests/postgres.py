@@ -1,6 +1,7 @@
 """A private PostgreSQL of Debian's: one for each process of the tests, and a database for each queue.
 
 What has the mark `both_databases` runs on SQLite and, as `long`, on it; it is skipped there where it is not installed.
+A new SQLite file is a copy of a template.
 """
 
 from __future__ import annotations
@@ -11,12 +12,17 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from uuid import uuid4
 
 import pytest
+
+if TYPE_CHECKING:
+    from visualprof.remote.queue.store.database import Database
 
 _FOLDERS = ("/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/15/bin")
 _NAMES = itertools.count()
@@ -126,9 +132,10 @@ def postgres() -> Iterator[Postgres]:
 
 
 @pytest.fixture(autouse=True)
-def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
+def database_of_queues(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Queues that name no database are kept in the one that the parameter says."""
     if getattr(request, "param", "sqlite") == "sqlite":
+        monkeypatch.setattr("visualprof.remote.queue.opening.open_database", _open_from_template)
         yield
         return
     from visualprof.remote.queue.service import JobService
@@ -143,10 +150,36 @@ def database_of_queues(request: pytest.FixtureRequest) -> Iterator[None]:
         original_init(self, root, replace(settings, database=database), **options)
         open_ones.append(self)
 
-    request.getfixturevalue("monkeypatch").setattr(JobService, "__init__", make)
+    monkeypatch.setattr(JobService, "__init__", make)
     yield
     [remote.close() for remote in open_ones]
     server.drop(set(server.databases) - before)
+
+
+def _open_from_template(url: str, file: Path, *options: Any) -> Database:
+    """Open a database; a new file is a copy of a template, because creating its tables takes most of the time."""
+    from visualprof.remote.queue.store.postgresql import open_database
+
+    if not url and not file.exists():
+        copy = file.with_name(f".{uuid4().hex}")
+        with suppress(OSError):  # opening the database reports an unusable folder
+            try:
+                copy.write_bytes(_template())
+                os.link(copy, file)  # another server may have created it
+            finally:
+                copy.unlink(missing_ok=True)
+    return open_database(url, file, *options)
+
+
+@cache
+def _template() -> bytes:
+    """Return the SQLite database of a new queue."""
+    from visualprof.remote.queue.store.database import open_sqlite
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "template.sqlite"
+        open_sqlite(path).close()
+        return path.read_bytes()
 
 
 def parametrize(metafunc: pytest.Metafunc) -> None:
