@@ -468,6 +468,12 @@ def test_a_batch_beyond_the_best_with_lower_throughput_is_reported(report: Calla
     assert verdicts_by_name["slower_with_batch"]["batches"] == (8,)
 
 
+def test_sizes_that_failed_are_reported(report: Callable[..., Report]) -> None:
+    built = report({1: FAST, 2: FAST}, status={"not_measured": [4, "x", 8]})
+    assert verdicts(built)["sizes_failed"] == {"batch": None, "batches": (4, 8)}
+    assert "sizes_failed" not in verdicts(report({1: FAST}, "all"))
+
+
 def test_a_slow_first_run_is_reported(report: Callable[..., Report]) -> None:
     verdicts_by_name = verdicts(
         report({1: FAST, 2: FAST}, points={1: {"first_ns": 1_000_000}, 2: {"first_ns": 1_000_001}})

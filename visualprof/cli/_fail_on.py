@@ -24,6 +24,7 @@ NUMBERS = {
     "samples_per_s": "samples_per_s",
 }
 VERDICTS = (
+    "sizes_failed",
     "precision_changed",
     "precision_differs",
     "fallback_provider",

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from visualprof.messages import msg
-from visualprof.reader.chrome.values import integer, json_object, json_objects, number, text, texts
+from visualprof.reader.chrome.values import integer, json_list, json_object, json_objects, number, text, texts
 from visualprof.reader.results.advice import Advice, parse_advice
 from visualprof.reader.results.configuration import configuration_digest
 from visualprof.reader.results.points import Json, Point, parse_points, read_lines
@@ -84,6 +84,7 @@ class Report:
         profiles: Profile passes.
         points: Measured points.
         warnings: Warnings.
+        not_measured: Sizes of the sweep that failed while others were measured.
         latencies: Path of the file with the latency of every run, "" without one.
         sample: The report is a sample that came with visualprof.
         configuration: Digest that is equal for reports of the same model, runtime, options, sizes and machine.
@@ -119,6 +120,7 @@ class Report:
     latencies: str
     sample: bool
     configuration: str
+    not_measured: tuple[int, ...] = ()
     price_per_hour: float | None = None
     advice: Advice | None = None
     search: Search | None = None
@@ -208,6 +210,7 @@ def build_report(folder: str, job: Json, env: Json, status: Json, lines: Iterabl
         price_per_hour=_first_price(json_object(job.get("request")), env),
         sample=json_object(job.get("request")).get("sample") is True,
         configuration=configuration_digest(job, env),
+        not_measured=tuple(size for size in map(integer, json_list(status.get("not_measured"))) if size is not None),
     )
 
 

@@ -126,6 +126,12 @@ def _switches_per_s(point: Point) -> float | None:
     return point.involuntary_switches * 1e9 / point.duration_ns
 
 
+def _sizes_failed(report: Report) -> Iterator[Verdict]:
+    """Yield a verdict for sizes of the sweep that failed while others were measured."""
+    if report.not_measured:
+        yield Verdict("sizes_failed", "high", report.id, None, report.not_measured, {})
+
+
 def _host_busy(report: Report) -> Iterator[Verdict]:
     """Yield a verdict for points that were measured on a busy host."""
     return _worst_point_verdict(
@@ -310,6 +316,7 @@ def _sample(report: Report) -> Iterator[Verdict]:
 
 
 VERDICT_RULES: tuple[Callable[[Report], Iterator[Verdict]], ...] = (
+    _sizes_failed,
     _precision_changed,
     _fallback,
     _host_busy,
