@@ -2,16 +2,10 @@
 import { computed } from "vue";
 import { address, type SeriesAnswer, type SeriesLine } from "../api";
 import { seriesColors } from "../charts/palette";
-import { theme, useParameter, usePolled } from "../state";
+import { theme, useParameter } from "../state";
+import { usePolledData, type DataSource } from "./data-source";
 import { lineColors, lineName, parsePattern } from "./lines";
 import { useShownRuns } from "./shown-runs";
-
-const POLL_MS = 3000;
-const READING_POLL_MS = 300;
-
-/** Return a pause between requests: short while the server reads the files. */
-export const pauseMs = (answer: { complete: boolean } | null) =>
-  answer?.complete === false ? READING_POLL_MS : POLL_MS;
 
 export const fullName = ({ run, line }: { run: string; line: string }) => lineName(run, line);
 
@@ -19,9 +13,9 @@ export function useSeries(page: "samples" | "distributions" | "curves") {
   const tagText = useParameter("tags", "");
   const chosen = useShownRuns();
   const tagPattern = computed(() => parsePattern(tagText.value));
-  const { data, error } = usePolled<SeriesAnswer>(
-    () => (chosen.shownRuns.value.length > 0 ? address("data/series", { runs: chosen.runIds.value, page }) : null),
-    pauseMs,
+  const { data, error } = usePolledData<SeriesAnswer>(
+    () => address("data/series", { runs: chosen.runIds.value, page }),
+    chosen,
   );
   /** Lines by tag, of the matching tags. */
   const tags = computed(() => {
@@ -37,5 +31,7 @@ export function useSeries(page: "samples" | "distributions" | "curves") {
   const names = computed(() => [...new Set((data.value?.lines ?? []).map(fullName))]);
   const colors = computed(() => lineColors(names.value, null, seriesColors(theme.value)));
   const isInvalid = computed(() => !tagPattern.value || !chosen.runPattern.value);
-  return { ...chosen, tagText, data, error, tags, steps, colors, isInvalid };
+  const isEmpty = computed(() => tags.value.length === 0);
+  const source: DataSource = { page, ...chosen, tagText, data, error, isInvalid, isEmpty };
+  return { source, runIds: chosen.runIds, data, tags, steps, colors };
 }

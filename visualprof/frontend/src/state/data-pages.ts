@@ -9,6 +9,8 @@ const KINDS_BY_PAGE: Readonly<Record<string, string>> = {
   samples: "image audio text",
   distributions: "histogram",
   curves: "pr_curve roc_curve",
+  trials: "trial",
+  embeddings: "embedding",
 };
 const POLL_MS = 2000;
 
