@@ -24,7 +24,7 @@ def shown(tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits) -> Cal
             writer.add_scalar("loss", rate, 1)
             writer.add_hparams({"lr": rate, "optimizer": name}, ["loss"])
     dashboard = serve(tmp_path / "runs")
-    return lambda page, **query: visit(dashboard, page, **{"run": "torch", **query})
+    return lambda page, run="torch", **query: visit(dashboard, page, run=run, **query)
 
 
 def test_samples_are_images_sound_and_texts(shown: Callable[..., Page]) -> None:
