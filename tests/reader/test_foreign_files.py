@@ -67,7 +67,7 @@ def database(path: Path, *tables: str) -> bytes:
         (b'{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"}}]}', "sampled stacks", "py-spy"),
         (zipped("run.trace/form.template"), "Apple's Instruments", "torch.profiler"),
         (b'{"Layers": [{"Name": "a", "LayerType": "Conv"}], "Bindings": []}', "a TensorRT engine", "--exportProfile"),
-        (b'{"request_throughput": 3.98, "mean_ttft_ms": 41.2}', "a load test of an inference server", "torch.profiler"),
+        (b'{"request_throughput": 3.98, "mean_ttft_ms": 41.2}', "the result of a load generator", "view evaluation"),
         (b"----  ------\nName  Self CPU \n----  ------\n", "a table of torch.profiler", "export_chrome_trace"),
         (b"\x28\xb5\x2f\xfd\x04", "packed with zstd", "zstd -d"),
         (zipped("trace.json"), "a ZIP archive", "unzip"),

@@ -356,3 +356,23 @@ def test_a_missing_report_does_not_cause_a_full_scan(
     write_result(dashboard.folder / ".late", {1: FAST})
     monkeypatch.setattr(dashboard.logdir, "rescan", lambda: pytest.fail("looked"))
     dashboard.get("/overlay", status=404, reports=name)
+
+
+def test_results_of_load_generators_are_reports_and_new_runs_are_found(dashboard: Dashboard) -> None:
+    result = {"backend": "vllm", "model_id": "org/m", "num_prompts": 8, "completed": 8, "request_throughput": 2.0}
+    folder = dashboard.folder / "bench"
+    folder.mkdir()
+    rewrite(folder / "one.json", json.dumps(result | {"max_concurrency": 1}).encode())
+    dashboard.look()
+    (row,) = dashboard.get("")["reports"]
+    assert (row["id"], row["serving"], row["points"]) == ("bench/vLLM bench · vllm org/m", 1, 0)
+    revision = dashboard.get("")["revision"]
+    rewrite(folder / "two.json", json.dumps(result | {"max_concurrency": 2}).encode())
+    dashboard.look()
+    assert dashboard.get("")["revision"] > revision
+    overlay = dashboard.get("/overlay", reports=row["id"])
+    assert (overlay["serving"]["concurrency"], overlay["reports"][0]["serving"]) == ([1, 2], 2)
+    for path in folder.iterdir():
+        path.unlink()
+    dashboard.look()
+    assert dashboard.get("")["reports"] == []

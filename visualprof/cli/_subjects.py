@@ -75,10 +75,13 @@ def run_data_below(path: str) -> RunData:
 
 
 def reports_below(path: str) -> list[Report]:
-    """Return the reports of measured models in a folder and its subfolders."""
+    """Return the reports of measured models and servers in a file, or in a folder and its subfolders."""
     from visualprof.reader.logdir.scan import LogFile, roots, walk
-    from visualprof.reader.results.report import RESULT_FILES, find_result_folders, read_report
+    from visualprof.reader.results.report import find_result_folders, read_report
+    from visualprof.reader.results.serving_benchmarks import read_serving_file, serving_reports
 
-    items = walk(roots([path])[0], follow_outside=True)
-    files = [file for file in items if isinstance(file, LogFile) and file.name in RESULT_FILES]
-    return [report for folder, parts in find_result_folders(files).items() if (report := read_report(folder, parts))]
+    files = [item for item in walk(roots([path])[0], follow_outside=True) if isinstance(item, LogFile)]
+    measured = [
+        report for folder, parts in find_result_folders(files).items() if (report := read_report(folder, parts))
+    ]
+    return [*measured, *serving_reports(result for file in files if (result := read_serving_file(file)))]

@@ -333,12 +333,17 @@ def _report(name: str, head: bytes) -> Description | None:
             msg("reader.tensorrt_layer_information", "layer information of a TensorRT engine, which is not read"),
             msg("reader.record_tensorrt_profile", "record times of layers: trtexec --exportProfile=profile.json"),
         )
-    if re.match(rb"\s*\{", head) and b'"request_throughput"' in head and re.search(rb"ttft|time_to_first_token", head):
+    if is_serving_result(head):
         return Description(
-            msg("reader.serving_load_test", "the result of a load test of an inference server, which is not read"),
-            msg("reader.record_server_steps", "record the server's steps with torch.profiler"),
+            msg("reader.serving_load_test", "the result of a load generator, a report without events"),
+            msg("reader.show_serving_load_test", "show it: visualprof view evaluation FILE"),
         )
     return None
+
+
+def is_serving_result(head: bytes) -> bool:
+    """Return whether a file may be the result of a load generator for servers, by its first bytes."""
+    return re.match(rb"\s*\{", head) is not None and b'"request_throughput"' in head
 
 
 def _empty_json(name: str, head: bytes) -> Description | None:

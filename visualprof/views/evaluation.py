@@ -21,6 +21,7 @@ from visualprof.views.measure.reports.evaluation import (
 )
 from visualprof.views.measure.reports.loads import LoadColumns, load_columns, load_curves
 from visualprof.views.measure.reports.report_history import ReportHistory
+from visualprof.views.measure.reports.serving_benchmarks import ServingColumns, serving_charts, serving_columns
 from visualprof.views.measure.reports.setting_search import (
     SearchColumns,
     SearchedColumns,
@@ -57,6 +58,7 @@ class Overlay(Table[PointColumns]):
         advice: Candidates of the advice.
         search: Settings that were tried in the search for the best.
         searched: One row per search.
+        serving: One row per run of a load generator against a server.
     """
 
     best: Table[BestColumns]
@@ -64,6 +66,7 @@ class Overlay(Table[PointColumns]):
     advice: Table[AdviceColumns]
     search: Table[SearchColumns]
     searched: Table[SearchedColumns]
+    serving: Table[ServingColumns]
     verdicts: list[Verdict]
 
 
@@ -83,7 +86,8 @@ def compute(
     if params.history == "newest":
         reports = [report for report in reports if history.is_shown(report)]
     verdicts = find_verdicts(reports)
-    best_points = Table(columns=best_columns(reports, params.slo_ns, verdicts))
+    measured = [report for report in reports if not report.serving]
+    best_points = Table(columns=best_columns(measured, params.slo_ns, verdicts))
     return Overlay(
         columns=point_columns(reports, history),
         best=best_points,
@@ -91,6 +95,7 @@ def compute(
         advice=Table(columns=advice_columns(reports)),
         search=Table(columns=trial_columns(reports)),
         searched=Table(columns=search_columns(reports)),
+        serving=Table(columns=serving_columns(reports)),
         verdicts=verdicts,
     )
 
@@ -104,6 +109,7 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
     - `advice`: latency of the candidates over their error
     - `search`: cost of settings over the trials
     - `search_where`: cost of settings over the constrained metric
+    - `serving_tokens`, `serving_ttft`: generated tokens/s and time to the first token over the load of a server
     """
     names = labels(reports)
     out = {
@@ -115,6 +121,7 @@ def overlay_charts(reports: Sequence[Report]) -> dict[str, charts.Option]:
         "advice": advice_chart(reports),
         "search": trials_chart(reports),
         "search_where": constraint_chart(reports),
+        **serving_charts(reports, names),
     }
     return {name: option for name, option in out.items() if option}
 
@@ -128,19 +135,6 @@ def labels(reports: Sequence[Report]) -> list[str]:
         if len(set(names)) == len(names):
             return names
     return [r.id for r in reports]
-
-
-def _line(name: str, points: Sequence[charts.Option], style: str = "solid") -> charts.Option:
-    """Return the line through the points of a series, in its color."""
-    data: list[Any] = [point["value"] for point in points]
-    return {
-        "type": "line",
-        "name": name,
-        "data": [value[:2] for value in data],
-        "showSymbol": False,
-        "silent": True,
-        "lineStyle": {"width": 1.5, "type": style},
-    }
 
 
 def _intervals(name: str, report: Report, key: str) -> list[charts.Option]:
@@ -182,7 +176,7 @@ def _over_batch(reports: Sequence[Report], names: Sequence[str], key: str) -> ch
     if not any(points for _, points in series):
         return {}
     fields = (("@t:column.batch", "count"), (f"@t:column.{key}", "count"), ("@t:column.p50_ns", "ns"))
-    lines = [_line(name, points) for name, points in series if points]
+    lines = [charts.line_through(name, points) for name, points in series if points]
     lines += [bar for report, name in zip(reports, names, strict=True) for bar in _intervals(name, report, key)]
     return charts.scatter(series, fields, lines, ("log2", "value"))
 
@@ -194,7 +188,7 @@ def _latency(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
         for key in LINE
     }
     lines = [
-        _line(name, points, LINE[key]) | {"id": f"{report.id}|{key}"}
+        charts.line_through(name, points, LINE[key]) | {"id": f"{report.id}|{key}"}
         for i, report in enumerate(reports)
         for key, (name, points) in ((key, curve[i]) for key, curve in curves.items())
         if points
@@ -214,7 +208,7 @@ def _tradeoff(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
         return {}
     series = _series(reports, names, lambda p: p.samples_per_s and p.p50_ns, (key, "samples_per_s", "batch"))
     fields = ((f"@t:column.{key}", "ns"), ("@t:column.samples_per_s", "count"), ("@t:column.batch", "count"))
-    option = charts.scatter(series, fields, [_line(name, points) for name, points in series if points])
+    option = charts.scatter(series, fields, [charts.line_through(name, points) for name, points in series if points])
     drawn: Any = option["series"]
     for line in drawn:
         if line["type"] == "scatter":
@@ -232,7 +226,7 @@ def _load(reports: Sequence[Report], names: Sequence[str]) -> charts.Option:
     for report, name in zip(reports, names, strict=True):
         drawn = [[_step(report, p, step) for step in steps] for p in report.points for steps in load_curves(p)]
         series.append((name, [dot for dots in drawn for dot in dots]))
-        lines += [_line(name, dots) | {"id": f"{report.id}|{i}"} for i, dots in enumerate(drawn)]
+        lines += [charts.line_through(name, dots) | {"id": f"{report.id}|{i}"} for i, dots in enumerate(drawn)]
     if not lines:
         return {}
     percentiles = {

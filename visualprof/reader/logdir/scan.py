@@ -15,7 +15,7 @@ import msgspec
 from visualprof.errors import EmptyFile, SourceError, UnknownFormat
 from visualprof.messages import msg
 from visualprof.reader.ascend.folder import is_part_of_recording
-from visualprof.reader.foreign_files import describe
+from visualprof.reader.foreign_files import describe, is_serving_result
 from visualprof.reader.foreign_recordings import foreign_folder
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
@@ -340,7 +340,7 @@ def _is_viewer_extract(file: LogFile) -> bool:
 
 
 def _unrecognized(file: LogFile, error: str, hint: str) -> Verdict:
-    if _is_result_json(file) or _OTHER_NAME.search(file.name) or _is_model(file):
+    if _is_result_json(file) or _OTHER_NAME.search(file.name) or _is_model(file) or _is_serving_result(file):
         return Verdict("other")
     return Verdict("skipped", "", error, hint)
 
@@ -360,6 +360,13 @@ def _mistake(file: LogFile, source: Source, head: bytes) -> Verdict | None:
 def _is_model(file: LogFile) -> bool:
     try:
         return recognize_model(Source(file.path)) is not None
+    except SourceError:
+        return False
+
+
+def _is_serving_result(file: LogFile) -> bool:
+    try:
+        return is_serving_result(Source(file.path).head())
     except SourceError:
         return False
 

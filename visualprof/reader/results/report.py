@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from visualprof.messages import msg
 from visualprof.reader.chrome.values import integer, json_list, json_object, json_objects, number, text, texts
 from visualprof.reader.results.advice import Advice, parse_advice
+from visualprof.reader.results.benchmark_run import BenchmarkRun
 from visualprof.reader.results.configuration import configuration_digest
 from visualprof.reader.results.points import Json, Point, parse_points, read_lines
 from visualprof.reader.results.search import Search, parse_search
@@ -91,6 +92,7 @@ class Report:
         price_per_hour: Price of the machine, `None` if unknown.
         advice: Candidates that were tried, `None` without any.
         search: Settings that were tried, `None` without any.
+        serving: Runs of a load generator against a server, by load.
     """
 
     id: str
@@ -124,6 +126,7 @@ class Report:
     price_per_hour: float | None = None
     advice: Advice | None = None
     search: Search | None = None
+    serving: tuple[BenchmarkRun, ...] = ()
 
     def point(self, batch: int) -> Point | None:
         """Return the point of a size, or `None`."""

@@ -15,6 +15,7 @@ from visualprof.errors import BadParameter, NotFound
 from visualprof.messages import msg
 from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Listing, Span
+from visualprof.reader.logdir.remote_files import is_local
 from visualprof.reader.logdir.scan import Version
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import (
@@ -24,6 +25,12 @@ from visualprof.reader.results.report import (
     find_result_folders,
     read_latencies,
     read_report,
+)
+from visualprof.reader.results.serving_benchmarks import (
+    ServingFile,
+    may_be_serving_file,
+    read_serving_file,
+    serving_reports,
 )
 from visualprof.reader.trace import Trace
 from visualprof.server.api.partial_reports import RunningReports
@@ -52,6 +59,7 @@ from visualprof.views.measure.reports.point import (
     share_chart,
     work_columns,
 )
+from visualprof.views.measure.reports.serving_benchmarks import ServingColumns
 from visualprof.views.measure.reports.setting_search import SearchColumns, SearchedColumns
 from visualprof.views.measure.reports.verdicts import Verdict
 
@@ -100,6 +108,7 @@ class EvaluationAnswer(Answer):
         advice: One row per candidate that was tried for a report's model.
         search: One row per setting that was tried in a search.
         searched: One row per search.
+        serving: One row per run of a load generator against a server.
         best: One row per report.
         verdicts: What to know about the reports.
         charts: Charts of the overlay.
@@ -111,6 +120,7 @@ class EvaluationAnswer(Answer):
     advice: AdviceColumns
     search: SearchColumns
     searched: SearchedColumns
+    serving: ServingColumns
     best: BestColumns
     verdicts: list[Verdict]
     charts: dict[str, Option]
@@ -147,6 +157,8 @@ class Reports:
         self._snapshots = ListSnapshot()
         self._partial: dict[str, Report] = {}
         self._cached: dict[str, tuple[_Versions, Report | None]] = {}
+        self._serving: dict[str, tuple[Version, ServingFile | None]] = {}
+        self._serving_reports: list[Report] = []
         self._seen_revision = -1
         self._revision = 0
         self._lock = threading.Lock()
@@ -158,6 +170,7 @@ class Reports:
                 self._seen_revision = self._logdir.files_revision
                 self._refresh()
             finished = {name: report for name, (_, report) in self._cached.items() if report}
+            finished |= {report.id: report for report in self._serving_reports}
             partial = self._running_reports.current(finished)
             self._revision += partial != self._partial
             self._partial = partial
@@ -176,7 +189,21 @@ class Reports:
                 cached[name] = versions, read_report(name, parts)
                 changed = True
         self._cached = cached
-        self._revision += changed
+        self._revision += changed | self._refresh_serving()
+
+    def _refresh_serving(self) -> bool:
+        """Read new and changed results of load generators; return whether a report may have changed."""
+        files = {file.file: file for file in self._logdir.files(may_be_serving_file) if is_local(file)}
+        unchanged = {
+            name: (v, r) for name, (v, r) in self._serving.items() if name in files and files[name].version == v
+        }
+        new = {name: (file.version, read_serving_file(file)) for name, file in files.items() if name not in unchanged}
+        before, self._serving = self._serving, unchanged | new
+        results = [result for _, result in self._serving.values() if result]
+        changed = results != [result for _, result in before.values() if result]
+        if changed:
+            self._serving_reports = serving_reports(results)
+        return changed
 
     def page_url(self, run: str) -> str:
         """Return the URL of the page that shows a run, or a report without a run.
@@ -257,6 +284,7 @@ class Evaluation(Resource):
             advice=result.advice.columns,
             search=result.search.columns,
             searched=result.searched.columns,
+            serving=result.serving.columns,
             best=result.best.columns,
             verdicts=result.verdicts,
             charts=overlay_charts(reports),

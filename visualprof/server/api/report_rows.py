@@ -33,6 +33,7 @@ class ReportRow(msgspec.Struct):
         state: State of the task.
         finished_ns: Time of the end, or of the last point.
         points: Number of points.
+        serving: Number of runs of a load generator against a server.
         best_batch: Batch size with the highest throughput, or null if unknown.
         best_samples_per_s: Highest throughput, or null if unknown.
         run: Id of the run with the recordings of the same folder, or null without recordings.
@@ -58,6 +59,7 @@ class ReportRow(msgspec.Struct):
     state: State
     finished_ns: int
     points: int
+    serving: int
     best_batch: int | None
     best_samples_per_s: float | None
     run: str | None
@@ -90,9 +92,10 @@ def _report_row(report: Report, history: ReportHistory, runs: Container[str]) ->
         report,
         precision=effective_precision(report),
         points=len(report.points),
+        serving=len(report.serving),
         best_batch=top.batch if top else None,
         best_samples_per_s=top.samples_per_s if top else None,
-        run=report.id if report.id in runs else None,
+        run=folder if (folder := report.folder or ".") in runs else None,
         newest=history.is_shown(report),
         earlier=[other.id for other in earlier],
         earlier_least_samples_per_s=min(earlier_rates, default=None),

@@ -116,6 +116,18 @@ def scatter(
     return {"series": drawn, "tooltip": tooltip, "legend": _legend(), "xAxis": x, "yAxis": y}
 
 
+def line_through(name: str, points: Sequence[Option], style: str = "solid") -> Option:
+    """Return the line through the points of a scatter series, in its color."""
+    return {
+        "type": "line",
+        "name": name,
+        "data": [point["value"][:2] for point in points],
+        "showSymbol": False,
+        "silent": True,
+        "lineStyle": {"width": 1.5, "type": style},
+    }
+
+
 def _axis(kind: str, unit: str) -> Option:
     return {"type": kind, "axisLabel": {"formatter": f"@f:{unit}"}}
 

@@ -29,7 +29,7 @@ export function newestReports(reports: readonly ReportRow[], run: string | null 
   return reports
     .filter(
       (candidate) =>
-        (candidate.points > 0 || candidate.state === "running") &&
+        (candidate.points + candidate.serving > 0 || candidate.state === "running") &&
         candidate.job === first?.job &&
         candidate.model_sha256 === first.model_sha256,
     )

@@ -22,6 +22,7 @@ function report(id: string, more: Partial<ReportRow> = {}): ReportRow {
     state: "succeeded",
     finished_ns: 0,
     points: 1,
+    serving: 0,
     best_batch: 1,
     best_samples_per_s: 1,
     run: null,
