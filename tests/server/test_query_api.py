@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from sites import MakeSite, Site, kineto
 
+from visualprof.capture import LogWriter
 from visualprof.query.schema import EVENT_TABLES, TABLES
 
 pytest.importorskip("duckdb")
@@ -30,6 +31,23 @@ def test_a_statement_is_answered_with_kinds_and_the_traces_of_its_ids(site: Site
     assert shown["name"] == "kernel2"
     by_address = site.client.get("/api/v1/query", query_string={"run": "run", "sql": KERNELS}).get_json()
     assert by_address["columns"] == answer["columns"]
+
+
+def test_run_data_next_to_a_recording_are_rows(site: Site) -> None:
+    with LogWriter(site.folder / "run") as writer:
+        writer.add_scalar("loss", 0.5, 1)
+        writer.add_hparams({"lr": 0.25}, ["loss"])
+    site.logdir.rescan()
+    values = ask(site, sql="SELECT tag, step, value FROM scalar").get_json()["columns"]
+    assert values == {"tag": ["loss"], "step": [1], "value": [0.5]}
+    trials = ask(site, sql="SELECT kind, name, number FROM trial ORDER BY kind").get_json()["columns"]
+    assert trials == {"kind": ["metric", "parameter"], "name": ["loss", "lr"], "number": [0.5, 0.25]}
+    with LogWriter(site.folder / "run", filename_suffix=".2") as writer:
+        writer.add_scalar("loss", 0.25, 2)
+    site.logdir.rescan()
+    assert ask(site, sql="SELECT count(*) AS n FROM scalar").get_json()["columns"] == {"n": [2]}
+    schema = site.client.get("/api/v1/query/schema?run=run").get_json()
+    assert {table["name"]: table["rows"] for table in schema["tables"]}["scalar"] == 2
 
 
 def test_a_limit_cuts_the_rows_and_the_answer_says_so(site: Site) -> None:

@@ -15,6 +15,7 @@ import tempfile
 import time
 import uuid
 import zoneinfo
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ from visualprof.query.pipe import (
     Head,
     OpenMessage,
     QueryMessage,
+    RunDataFile,
     TraceFile,
     read_part,
     write_message,
@@ -37,6 +39,8 @@ from visualprof.query.pipe import (
 from visualprof.query.results import read_rows, to_columns, to_csv
 from visualprof.query.schema import kind_of_result
 from visualprof.query.tables import Source
+from visualprof.reader.run_data.folders import DataFile
+from visualprof.reader.run_data.run import RunData
 from visualprof.reader.trace.codec import DamagedFile, decode
 from visualprof.reader.trace.rank_split import select_rank
 from visualprof.reader.trace.step_ranges import with_step_range
@@ -164,7 +168,19 @@ def _source(trace: TraceFile) -> Source:
         columns = select_rank(columns, trace.rank_label)
     if trace.step_range:
         columns = with_step_range(columns, trace.step_range)
-    return Source(columns, trace.name, trace.rank)
+    source = Source(columns, trace.name, trace.rank, lambda: _run_data(trace.run_data))
+    if trace.run_data:
+        source.column("trial", "run")  # while the process may open files
+    return source
+
+
+def _run_data(files: Sequence[RunDataFile]) -> RunData | None:
+    """Return the run data in files, `None` without any."""
+    if not files:
+        return None
+    data = RunData()
+    data.update([DataFile(file.line, file.path) for file in files])
+    return data
 
 
 def _open_output() -> int:

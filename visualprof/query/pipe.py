@@ -15,6 +15,20 @@ MAX_MESSAGE_BYTES = 80 << 20
 Format = Literal["json", "csv", "parquet"]
 
 
+class RunDataFile(msgspec.Struct, frozen=True):
+    """A file of run data.
+
+    Attributes:
+        line: Folder relative to the run's folder; "" for the run's folder.
+        path: Path of the file.
+        size: Size in bytes. A process that read a smaller file is not used again.
+    """
+
+    line: str
+    path: str
+    size: int
+
+
 class TraceFile(msgspec.Struct, frozen=True):
     """A cached trace.
 
@@ -25,6 +39,7 @@ class TraceFile(msgspec.Struct, frozen=True):
         rank_label: Label of the rank in a file with several, "" for a file with one.
         step_range: Pattern of the ranges that are steps, "" for the file's own steps.
         rank: Rank for the column `rank`, `None` for that of the trace.
+        run_data: Files for the tables `scalar` and `trial`.
     """
 
     path: str
@@ -33,6 +48,7 @@ class TraceFile(msgspec.Struct, frozen=True):
     rank_label: str = ""
     step_range: str = ""
     rank: int | None = None
+    run_data: tuple[RunDataFile, ...] = ()
 
 
 class OpenMessage(msgspec.Struct, frozen=True, tag="open"):

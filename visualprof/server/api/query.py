@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -12,7 +14,8 @@ from msgspec import Meta
 from visualprof.errors import BadParameter, Forbidden
 from visualprof.messages import msg
 from visualprof.query.errors import DuckDbMissing
-from visualprof.query.pipe import Head, TraceFile
+from visualprof.query.mentions import mentioned_columns
+from visualprof.query.pipe import Head, RunDataFile, TraceFile
 from visualprof.query.sandbox import landlock_version
 from visualprof.query.schema import EVENT_TABLES, FUNCTIONS, TABLES, Column
 from visualprof.query.service import MAX_DOWNLOAD_ROWS, MAX_ROWS, QueryService, is_installed
@@ -27,6 +30,7 @@ from visualprof.server.services import Services
 from visualprof.views.answers.kinds import Kind
 
 MAX_TRACES = 16
+RUN_DATA_TABLES = frozenset({"scalar", "trial"})
 PARQUET_TYPE = "application/vnd.apache.parquet"
 QUERY_ERRORS = {
     **SPAN_ERRORS,
@@ -275,7 +279,8 @@ class Queries(Resource):
         counts: dict[str, int] = {}
         if query.run and not reason:
             span = self._visible.listing().find(query.run, query.worker, query.span)
-            counts = self._service.count(_user(), self._trace_files([(query.worker, span)], ""))
+            files = self._trace_files([(query.worker, span)], "", self._run_data(query.run))
+            counts = self._service.count(_user(), files)
         tables = [
             SchemaTable(
                 table.name,
@@ -304,9 +309,10 @@ class Queries(Resource):
             chosen = stored_query(body.stored)
             sql, parameters = chosen.text, {**chosen.values({k: str(v) for k, v in parameters.items()})}
         spans = self._spans(body)
+        run_data = self._run_data(body.run) if RUN_DATA_TABLES.intersection(mentioned_columns(sql)) else ()
         head, data = self._service.run(
             _user(),
-            self._trace_files(spans, body.step_range),
+            self._trace_files(spans, body.step_range, run_data),
             sql,
             parameters=parameters,
             format=body.format,
@@ -342,8 +348,19 @@ class Queries(Resource):
             )
         return spans
 
-    def _trace_files(self, spans: Sequence[tuple[str, Span]], step_range: str) -> list[TraceFile]:
-        """Return the cached traces of spans.
+    def _run_data(self, run_id: str) -> tuple[RunDataFile, ...]:
+        """Return the files of run data of a run."""
+        run = next(run for run in self._visible.listing().runs if run.id == run_id)
+        files: list[RunDataFile] = []
+        for file in run.extras.data if run.extras else ():
+            with suppress(OSError):  # it was deleted
+                files.append(RunDataFile(file.line, file.path, os.stat(file.path).st_size))
+        return tuple(files)
+
+    def _trace_files(
+        self, spans: Sequence[tuple[str, Span]], step_range: str, run_data: tuple[RunDataFile, ...]
+    ) -> list[TraceFile]:
+        """Return the cached traces of spans; the first one has the run data.
 
         Raises:
             NotReady: A span is not parsed yet.
@@ -356,7 +373,9 @@ class Queries(Resource):
             if not path.is_file():
                 load_trace(self._logdir, span)  # it was evicted from the cache, and is parsed again
             rank = summary.rank if summary.rank >= 0 else number if len(spans) > 1 else None
-            files.append(TraceFile(str(path), fingerprint, worker or span.log_file.name, label, step_range, rank))
+            name = worker or span.log_file.name
+            data = () if number else run_data
+            files.append(TraceFile(str(path), fingerprint, name, label, step_range, rank, data))
         return files
 
     def _require_queries(self) -> None:
