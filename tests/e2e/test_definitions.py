@@ -7,7 +7,7 @@ import re
 import pytest
 
 from tests.e2e.live import Dashboard, Page, Visits, expect
-from tests.e2e.locators import settled, table
+from tests.e2e.locators import raw_keys, settled, table
 
 CNN = "pytorch-h200/cnn"
 PAGES = {
@@ -56,6 +56,7 @@ def test_every_card_of_a_page_opens_its_definition(samples: Dashboard, visit: Vi
     chinese = definitions(page)
     assert len(chinese) == len(english)
     assert {head: text for head, text in chinese.items() if not CHINESE.search(text)} == {}
+    assert raw_keys(page) == []
 
 
 def test_a_definition_is_opened_and_closed_by_keyboard(samples: Dashboard, visit: Visits) -> None:

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.long
 
 RESNET = "models/resnet10.onnx"
 DENSE = "megengine-inference/transformer_tiny.profile.json.gz"
+SMALL = (1280, 800)
 LONG = "a_model_with_a_name_as_long_as_those_that_experiments_get_lr3e-4_bs256_seed"
 
 # Where the ring of changed nodes is seen, in CSS pixels of each canvas: left, top, right, bottom.
@@ -81,9 +82,10 @@ def models(tmp_path_factory: pytest.TempPathFactory, cache: Path) -> Iterator[Da
         yield dashboard
 
 
-@pytest.mark.parametrize("direction", ["td", "lr"])
-@pytest.mark.parametrize("other", ["", RESNET])
-@pytest.mark.parametrize("size", [(1280, 800), (1920, 1080)])
+@pytest.mark.parametrize(
+    ("size", "other", "direction"),
+    [(SMALL, "", "td"), (SMALL, "", "lr"), (SMALL, RESNET, "td"), (SMALL, RESNET, "lr"), ((1920, 1080), RESNET, "lr")],
+)
 def test_nothing_covers_the_pictures(
     samples: Dashboard, visit: Visits, size: tuple[int, int], other: str, direction: str
 ) -> None:

@@ -109,15 +109,14 @@ def in_every_look(page: Page, names_of_devices: set[str]) -> None:
 
 
 @pytest.mark.parametrize(("name", "run"), PAGES, ids=lambda text: text.replace("/", "-"))
-def test_a_page_shows_a_framework_in_both_languages_and_themes(
-    samples: Dashboard, visit: Visits, name: str, run: str
-) -> None:
+def test_a_page_shows_a_framework(samples: Dashboard, visit: Visits, name: str, run: str) -> None:
     page = visit(samples, name, run=run)
     SHOWS[name](page, samples.get(f"view/{name}", run=run), run)
     settled(page)
-    devices = samples.get("view/overview", run=run)["devices"]
-    in_every_look(page, {device["name"] for device in devices})
-    settled(page)
+    if name == "overview" or run == next(iter(FRAMEWORKS)):  # other pages have the same words for every framework
+        devices = samples.get("view/overview", run=run)["devices"]
+        in_every_look(page, {device["name"] for device in devices})
+        settled(page)
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), "the page is wider than the window"
 
 

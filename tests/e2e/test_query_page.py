@@ -32,17 +32,11 @@ def result(page: Page) -> str:
     return card.locator("header [role=status]").inner_text()
 
 
-@pytest.mark.parametrize(
-    ("language", "question", "rows"),
-    [("en", "Which operator launched which kernel?", "308 rows"), ("zh", "每个核函数由哪个算子启动？", "308 行")],
-)
-def test_a_stored_question_leads_to_its_events_on_the_timeline(
-    samples: Dashboard, visit: Visits, language: str, question: str, rows: str
-) -> None:
-    page = visit(samples, "query", language=language, **RUN)
-    page.get_by_role("button", name=question).first.click()
+def test_a_stored_question_leads_to_its_events_on_the_timeline(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples, "query", language="zh", **RUN)
+    page.get_by_role("button", name="每个核函数由哪个算子启动？").first.click()
     expect(page.locator("textarea")).to_have_value(re.compile("FROM kernel k LEFT JOIN slice"))
-    assert result(page).startswith(rows)
+    assert result(page).startswith("308 行")
     assert raw_keys(page) == []
     row = page.locator('[data-place="query_result"] [role=row]').nth(1)
     event = row.locator("[role=gridcell]").first.inner_text()
@@ -52,7 +46,7 @@ def test_a_stored_question_leads_to_its_events_on_the_timeline(
     assert address(page)["sel"] == f"0.{event}"
     expect(page.locator("main")).to_contain_text(str(name)[:30])
     page.go_back()
-    assert result(page).startswith(rows)
+    assert result(page).startswith("308 行")
 
 
 def test_a_statement_is_written_with_completions_and_is_in_the_address(samples: Dashboard, visit: Visits) -> None:

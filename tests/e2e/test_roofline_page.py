@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Visits, expect
 from tests.e2e.locators import address, cell, raw_keys, row, table
@@ -11,18 +9,12 @@ from tests.e2e.locators import address, cell, raw_keys, row, table
 RUN = "pytorch-h200/transformer"
 
 
-@pytest.mark.parametrize(
-    ("language", "heading", "bound", "said"),
-    [("en", "Operators by bottleneck", "Bound by", "Latency"), ("zh", "算子及其瓶颈", "瓶颈", "延迟")],
-)
-def test_the_roofline_shows_what_limits_an_operator(
-    samples: Dashboard, visit: Visits, language: str, heading: str, bound: str, said: str
-) -> None:
+def test_the_roofline_shows_what_limits_an_operator(samples: Dashboard, visit: Visits) -> None:
     answer = samples.get("view/roofline", run=RUN, worker="transformer")
     place = answer["columns"]["bound"].index("latency")
-    page = visit(samples, "operator", language=language, run=RUN)
-    rows = table(page, heading)
-    expect(cell(rows, place, bound)).to_have_text(said)
+    page = visit(samples, "operator", language="zh", run=RUN)
+    rows = table(page, "算子及其瓶颈")
+    expect(cell(rows, place, "瓶颈")).to_have_text("延迟")
     panel = page.locator("[data-place=operator_roofline]")
     expect(panel).to_contain_text(expected_text.ratio(answer["mfu"]))
     expect(panel).to_contain_text("NVIDIA H200")

@@ -515,9 +515,9 @@ def test_the_registration_token_is_changed(open_page: Callable[..., Page], fake:
     assert len(fake.sent("POST", "agents/token")) == 1
 
 
-@pytest.mark.parametrize(("language", "page_name"), [("en", "run"), ("zh", "run"), ("en", "agents"), ("zh", "agents")])
-def test_every_word_is_there_in_both_languages(open_page: Callable[..., Page], language: str, page_name: str) -> None:
-    page = open_page(page_name, language=language, job="j-run")
+@pytest.mark.parametrize("page_name", ["run", "agents"])
+def test_every_word_is_translated(open_page: Callable[..., Page], page_name: str) -> None:
+    page = open_page(page_name, language="zh", job="j-run")
     expect(page.locator(".agent, .task").first).to_be_visible()
     if page_name == "run":
         choose(page, BERT)
@@ -529,13 +529,14 @@ def test_every_word_is_there_in_both_languages(open_page: Callable[..., Page], l
     assert keys is None
 
 
-@pytest.mark.parametrize("width", [1280, 1920])
 @pytest.mark.parametrize("name", ["run", "agents"])
-def test_the_pages_fit_their_windows(open_page: Callable[..., Page], fake: JobsFake, name: str, width: int) -> None:
+def test_the_pages_fit_their_windows(open_page: Callable[..., Page], fake: JobsFake, name: str) -> None:
     fake.agents[0]["name"] = HOSTILE + "y" * 200
     fake.agents[0]["capabilities"]["runtimes"][0]["version"] = "2026.4.1-22982-" + "e" * 200
-    page = open_page(name, size=(width, 900), job="j-bad")
+    page = open_page(name, size=(1920, 900), job="j-bad")
     expect(page.locator(".agent, .task").first).to_be_visible()
+    nothing_ran(page)
+    page.set_viewport_size({"width": 1280, "height": 900})
     nothing_ran(page)
 
 

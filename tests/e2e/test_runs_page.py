@@ -7,13 +7,10 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.conftest import SAMPLES
 from tests.e2e import expected_text
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
 from tests.e2e.locators import open_page, raw_keys
-from tests.e2e.test_accessibility import violations_now
 
 
 def runs(page: Page) -> Locator:
@@ -29,11 +26,8 @@ def cell(page: Page, row: Locator, column: str) -> Locator:
     return row.get_by_role("gridcell").nth(names.index(column))
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_the_first_page_lists_the_runs_with_the_numbers_of_their_overviews(
-    samples: Dashboard, visit: Visits, theme: str
-) -> None:
-    page = visit(samples, theme=theme)
+def test_the_first_page_lists_the_runs_with_the_numbers_of_their_overviews(samples: Dashboard, visit: Visits) -> None:
+    page = visit(samples)
     expect(page).to_have_url(re.compile("#/runs"))
     row = runs(page).filter(has_text="pytorch-h200/cnn")
     headline = samples.get("view/overview", run="pytorch-h200/cnn")
@@ -42,7 +36,6 @@ def test_the_first_page_lists_the_runs_with_the_numbers_of_their_overviews(
     expect(cell(page, row, "Device")).to_have_text("NVIDIA H200")
     expect(cell(page, runs(page).filter(has_text="paddle-cpu"), "Utilization")).to_have_text("–")
     assert raw_keys(page) == []
-    assert violations_now(page) == []
 
 
 def test_runs_are_searched_sorted_and_opened(samples: Dashboard, visit: Visits) -> None:
