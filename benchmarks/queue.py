@@ -25,7 +25,7 @@ from benchmarks.rows import ROOT, Row
 
 JOBS = 1000
 AGENTS = 20
-CROWD_S = 15.0
+CROWD_S, START_P95_MS = 5.0, 10
 MODEL = b"a model, as far as the queue is concerned"
 FOUND = {
     "kind": "model",
@@ -238,7 +238,8 @@ def queue(folder: Path, jobs: int = JOBS, agents: int = AGENTS) -> Iterator[Row]
         took = submit_to_start(url, token)
         p95 = statistics.quantiles(took, n=20)[18]
         figure = f"p50 {statistics.median(took) * 1e3:.1f} ms, p95 {p95 * 1e3:.1f} ms"
-        yield Row("job: submitted to started (an agent that waits)", figure, "p95 at most 60 ms", p95 <= 0.06)
+        label = "job: submitted to started (an agent that waits)"
+        yield Row(label, figure, f"p95 at most {START_P95_MS} ms", p95 * 1e3 <= START_P95_MS)
         rate = leases(url, token)
         yield Row("leases with 4 agents", f"{rate:.0f} per second", "at least 100 per second", rate >= 100)
         seconds, twice, lost = crowd(url, token, jobs, agents)

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from benchmarks import peers, team
+from benchmarks.busy_server import busy_server
 from benchmarks.captured import captured
 from benchmarks.cluster.scale import scale
 from benchmarks.comparing import comparing
@@ -33,6 +34,7 @@ from benchmarks.opening import Opened, Way, opened, ways
 from benchmarks.opening import rows as figures
 from benchmarks.queries import queries
 from benchmarks.queue import queue
+from benchmarks.quiet import check_quiet
 from benchmarks.ranks import many_collectives, many_ranks, thousand_ranks
 from benchmarks.report import document, load
 from benchmarks.rows import ROOT, Row
@@ -91,6 +93,8 @@ def main() -> int:
     parser.add_argument("--parts", nargs="*", default=[], metavar="PART", help=label)
     parser.add_argument("--out", type=Path, default=ROOT / "build" / "benchmarks.md")
     options = parser.parse_args()
+    quiet = check_quiet()
+    print(f"{quiet.line()}.", flush=True)
     begun, before, rows = time.perf_counter(), load(), list[Row]()
     files: list[Opened] = []
     tools = peers.tools() if options.peers else {}
@@ -108,6 +112,7 @@ def main() -> int:
             "comparing": lambda: comparing(folder, paths["generated"], options.events * 21 // 20),
             "opened": lambda: opened_runs(folder, [paths[kind] for kind in ("generated", "huge") if kind in paths]),
             "serving": lambda: serving(folder),
+            "busy": lambda: busy_server(folder),
             "gigabyte": lambda: bounds(paths["gigabyte"]),
             "huge": lambda: beyond(paths["huge"]) if options.huge else (),
             "memory": lambda: memory_view(paths["memory"]),
@@ -134,7 +139,7 @@ def main() -> int:
     tables = [[list(figures(file)) for file in files if (file in closely) == first] for first in (True, False)]
     beside = [_said(line) for line in peers.beside(closely, tools)] if tools else []
     options.out.parent.mkdir(exist_ok=True)
-    took = f"{(time.perf_counter() - begun) / 60:.0f} minutes; load {before} before, {load()} after"
+    took = f"{(time.perf_counter() - begun) / 60:.0f} minutes; load {before} before, {load()} after. {quiet.line()}"
     options.out.write_text(document(took, tables, beside, rows))
     return 0 if all(row.ok for part in (*tables[0], *tables[1], rows) for row in part) else 1
 

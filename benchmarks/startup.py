@@ -12,7 +12,9 @@ from benchmarks.rows import Row, measured
 
 ROUNDS = 9
 EVENTS = 2_500
-SMALL_S, VERSION_S = 0.15, 0.1
+BASELINE = "baseline: Python alone"
+SMALL_S, VERSION_S, HELP_S = 0.12, 0.1, 0.08
+IMPORT_S = 0.02  # more than Python alone
 
 
 def startup(folder: Path) -> Iterator[Row]:
@@ -21,9 +23,11 @@ def startup(folder: Path) -> Iterator[Row]:
     write(small, EVENTS)
     module = [sys.executable, "-m", "visualprof"]
     ways: dict[str, tuple[list[str], float]] = {
-        "baseline: Python alone": ([sys.executable, "-c", "pass"], 0.0),
+        BASELINE: ([sys.executable, "-c", "pass"], 0.0),
         "baseline: Python, numpy and msgspec": ([sys.executable, "-c", "import numpy, msgspec"], 0.0),
+        "`import visualprof`": ([sys.executable, "-c", "import visualprof"], 0.0),
         "`visualprof --version`": ([*module, "--version"], VERSION_S),
+        "`visualprof --help`": ([*module, "--help"], HELP_S),
         "a file of 0.9 MB: `view overview`, cold": ([*module, "view", "overview", str(small)], SMALL_S),
         "a file of 0.9 MB: `view operator`, cold": ([*module, "view", "operator", str(small)], SMALL_S),
         "a file of 0.9 MB: `view overview`, warm": ([*module, "view", "overview", str(small)], SMALL_S),
@@ -35,6 +39,9 @@ def startup(folder: Path) -> Iterator[Row]:
             run = measured(command, VISUALPROF_CACHE_DIR=str(cache))
             if turn:  # the first one compiles modules and fills the cache
                 took[way].append((run.wall, run.cpu))
+    alone, imported = (statistics.median(wall for wall, _ in took[way]) for way in (BASELINE, "`import visualprof`"))
+    more = imported - alone
+    yield Row("`import visualprof`, more than Python", f"{more * 1e3:.0f} ms", "at most 20 ms", more <= IMPORT_S)
     for way, runs in took.items():
         wall, cpu = (statistics.median(values) for values in zip(*runs, strict=True))
         bar = ways[way][1]

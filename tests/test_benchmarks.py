@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import chrome_file, growth, nccl_file, stacks_file
+from benchmarks.opened_run import write_shapes
 from benchmarks.opening import ALL, COLD, COLD_4, LOADS, WARM, WORK, Opened, rows
 from benchmarks.peers import beside
+from benchmarks.quiet import Quiet, check_quiet
 from benchmarks.recordings import repeated
 from benchmarks.report import across, document
 from benchmarks.rows import Row, Run, measured
@@ -153,3 +155,15 @@ def test_a_report_of_some_parts_has_their_rows_alone() -> None:
     text = document("1 minute", [[], []], [], [Row("a: of b", "2 ms; most time in c: d", "at most 1 ms", ok=False)])
     assert "| a: of b | 2 ms; most time in c: d | at most 1 ms | missed |" in text
     assert "Opening a profile" not in text
+
+
+def test_times_of_a_busy_machine_are_marked() -> None:
+    assert Quiet(0.01, 0.02, 0.1).line().startswith("The machine was quiet: ")
+    assert "**not quiet; its times are too long**" in Quiet(0.4, 0.02, 0.1).line()
+    measured_now = check_quiet(rounds=3, loops=1000)
+    assert 0 <= measured_now.stolen_ratio < 1
+
+
+def test_a_file_of_many_shapes_has_one_row_for_each(tmp_path: Path) -> None:
+    write_shapes(tmp_path / "shapes.json", 30)
+    assert answer("operator", tmp_path / "shapes.json", group="shape")["total_rows"] == 30

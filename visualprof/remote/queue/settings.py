@@ -5,11 +5,14 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from visualprof.errors import BadParameter
-from visualprof.remote.protocol import Intervals
 from visualprof.remote.queue.store.bucket_url import DEFAULT_CACHE_BYTES, BucketLocation, parse_bucket_url
 from visualprof.setting_options import number, option
+
+if TYPE_CHECKING:
+    from visualprof.remote.protocol import Intervals
 
 _LEASE_S = 30.0
 _POLL_S = 20.0
@@ -76,5 +79,7 @@ class QueueSettings:
     @property
     def intervals(self) -> Intervals:
         """The intervals for agents: all times in proportion to the lease."""
+        from visualprof.remote.protocol import Intervals  # with all messages, which `visualprof --help` does not need
+
         poll = min(_POLL_S, max(self.lease_s * _POLL_S / _LEASE_S, 1.0))
         return Intervals(lease_s=self.lease_s, heartbeat_s=self.lease_s / 3, poll_s=poll)
