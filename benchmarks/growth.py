@@ -8,8 +8,6 @@ a doubling it is measured again. What takes less than MEASURABLE is not judged.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
 import gc
 import sys
 import time
@@ -24,6 +22,7 @@ from msgspec import structs
 from benchmarks import growth_models
 from benchmarks.growth_models import Model
 from benchmarks.rows import Row
+from visualprof.reader.allocator import keep_freed_memory
 from visualprof.reader.trace import Category, Device, LinkKind, Rows, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.views import RunView, all_views, view
@@ -32,7 +31,6 @@ from visualprof.views.measure.timeline.window import busy_profile, search_events
 AT_MOST = 2.3  # times the time of half the size
 MEASURABLE = 0.05  # seconds
 TRIES = 6
-MMAP_THRESHOLD, TRIM_THRESHOLD = -3, -1  # of mallopt
 SPAN = 1_000  # ns of an operator with all that it does
 
 
@@ -301,20 +299,9 @@ def _once(case: Case, ranks: list[tuple[str, Trace]]) -> object:
     return case.work([(name, structs.replace(trace, events=structs.replace(trace.events))) for name, trace in ranks])
 
 
-def _keep_memory() -> None:
-    """Freed memory stays with the process, where the C library can be told so: else pages of it are made anew.
-
-    That costs as much as the work on them, but only of arrays beyond some size, which looks like growth.
-    """
-    with contextlib.suppress(AttributeError, OSError, TypeError):
-        allocator = ctypes.CDLL(None)
-        for option, value in ((MMAP_THRESHOLD, 32 << 20), (TRIM_THRESHOLD, 1 << 30)):
-            allocator.mallopt(option, value)
-
-
 def growth(chosen: Sequence[str] = ()) -> Iterator[Row]:
     """A row a dimension: what grew most over a doubling."""
-    _keep_memory()
+    keep_freed_memory()  # otherwise new pages of large arrays look like growth
     for dimension in chosen or DIMENSIONS:
         tables: list[tuple[str, float, list[float]]] = list(_measured(dimension))
         name, worst, took = max(tables, key=lambda each: each[1])

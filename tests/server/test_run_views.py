@@ -18,7 +18,7 @@ RUN = sorted((SAMPLES / "synthetic-4gpu").glob("*.json.gz"))
 # A thread holds one of a hundred blocks, between which 200 MB are free.
 FREED = """
 import threading
-from visualprof.server.heap import trim_heap
+from visualprof.reader.allocator import trim_heap
 
 def resident():
     return int(next(line for line in open("/proc/self/status") if line.startswith("VmRSS")).split()[1]) / 1e3

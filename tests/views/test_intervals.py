@@ -15,6 +15,7 @@ from visualprof.views.measure.columns.intervals import (
     covered_ns,
     intersect,
     merge,
+    positions,
     span_length,
     span_lengths_by_group,
     split_at,
@@ -96,6 +97,15 @@ def test_covered_counts_the_points_in_each_window(spans: Spans, windows: Spans) 
     assert covered_ns(result, start, end).tolist() == [
         len(inside & set(range(a, b))) for a, b in zip(start, end, strict=True)
     ]
+
+
+@given(_spans, st.lists(st.integers(-5, 90), max_size=12), st.booleans())
+def test_positions_equal_those_of_numpy(spans: Spans, keys: list[int], after_equal: bool) -> None:
+    times = np.sort(np.concatenate(arrays(spans)))
+    limits = np.iinfo(np.int64)
+    searched = np.array([limits.min, *keys, limits.max], np.int64)
+    expected = np.searchsorted(times, searched, side="right" if after_equal else "left")
+    assert positions(times, searched, after_equal=after_equal).tolist() == expected.tolist()
 
 
 def test_an_end_before_its_start_is_an_error() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from tests.conftest import SAMPLES, Write, answer, trace_of
 from tests.recordings import recording_path
@@ -21,6 +22,7 @@ from visualprof.views.measure.launches.answer_names import add_short_names
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import parse_changes
 from visualprof.views.measure.replay.graph import solve
+from visualprof.views.measure.replay.path import critical_path, full_scope
 
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}__worker0.{}.pt.trace.json.gz"
 
@@ -254,6 +256,21 @@ def test_the_native_replay_equals_the_fallback(monkeypatch: pytest.MonkeyPatch) 
         pytest.skip("needs the compiled reader")
     np.testing.assert_array_equal(from_native.time, fallback.time)
     np.testing.assert_array_equal(from_native.critical_edge, fallback.critical_edge)
+
+
+def test_the_native_path_equals_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = wait_graph(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
+    dur = graph.nodes.dur.astype(np.float64)
+    replay = solve(graph, dur, graph.edges.delay_ns)
+    scope = full_scope(graph, replay, dur)
+    scopes = [scope, replace(scope, last_node=len(dur) // 2), replace(scope, last_node=0), replace(scope, last_node=-1)]
+    from_native = [critical_path(graph, replay, dur, graph.edges.delay_ns, each) for each in scopes]
+    monkeypatch.setattr("visualprof.views.measure.replay.path.function", lambda *_: None)
+    for path, each in zip(from_native, scopes, strict=True):
+        fallback = critical_path(graph, replay, dur, graph.edges.delay_ns, each)
+        np.testing.assert_array_equal(path.edge, fallback.edge)
+        np.testing.assert_array_equal(path.wait_ns, fallback.wait_ns)
+    assert len(from_native[0].edge) > 100
 
 
 def test_a_faster_data_loader_is_forecast_better_than_by_subtraction() -> None:

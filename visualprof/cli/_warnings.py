@@ -46,14 +46,16 @@ def _warnings_in(path: Path) -> list[str]:
     Raises:
         VisualprofError: The file cannot be read.
     """
-    from visualprof.reader.cache import Cache, open_trace
+    from visualprof.cli._worker_files import open_file
+    from visualprof.reader.cache import Cache
     from visualprof.reader.graph_capture.files import recording_fingerprint
     from visualprof.views.answers.disk_cache import cache_key
 
-    cache, key = Cache.default(), cache_key("warnings", recording_fingerprint(path))
+    fingerprint = recording_fingerprint(path)
+    cache, key = Cache.default(), cache_key("warnings", fingerprint)
     if data := cache.load_bytes(key):
         return json.loads(data)
-    warnings = list(open_trace(path, cache=cache, wait=False).meta.warnings)
+    warnings = list(open_file(path, fingerprint).meta.warnings)
     cache.store_bytes(key, json.dumps(warnings).encode())
     return warnings
 

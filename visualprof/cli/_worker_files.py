@@ -108,7 +108,7 @@ def _rank_labels(path: Path) -> list[str]:
         cache, key = Cache.default(), cache_key("ranks", fingerprint)
         if data := cache.load_bytes(key):
             return json.loads(data)
-        labels = list(rank_labels(_open_file(path, fingerprint)))
+        labels = list(rank_labels(open_file(path, fingerprint)))
     except VisualprofError:  # reported by the command that needs the file
         return []
     cache.store_bytes(key, json.dumps(labels).encode())
@@ -137,12 +137,12 @@ def open_worker(file: WorkerFile) -> Trace:
     from visualprof.reader.trace.rank_split import select_rank
     from visualprof.reader.trace.step_ranges import with_step_range
 
-    trace = _open_file(file.path, recording_fingerprint(file.path))
+    trace = open_file(file.path, recording_fingerprint(file.path))
     return with_step_range(select_rank(trace, file.rank) if file.rank else trace, file.step_range)
 
 
 @lru_cache(maxsize=2)
-def _open_file(path: Path, fingerprint: str) -> Trace:
+def open_file(path: Path, fingerprint: str) -> Trace:
     """Return the trace of a file. The last ones stay open, because several ranks may be in one file."""
     from visualprof.reader.cache import open_trace
 

@@ -225,8 +225,9 @@ def _answers(
     from visualprof.cli._parts import parts
     from visualprof.views import RunView, run_view
 
-    trace = open_worker(file) if any(entry.subject == "trace" for entry, _ in views.values()) else None
-    alone = trace if len(workers) == 1 else None
+    is_alone = len(workers) == 1
+    trace = open_worker(file) if is_alone or any(entry.subject == "trace" for entry, _ in views.values()) else None
+    alone = trace if is_alone else None
     run_views = {name: chosen for name, (chosen, _) in views.items() if isinstance(chosen, RunView)}
     asked = tuple(
         (name, chosen.part_key_for(views[name][1]))
@@ -275,6 +276,9 @@ def tune_for_short_process() -> None:
 
     Saves 0.1 of 0.3 s for a small file.
     """
+    from visualprof.reader.allocator import keep_freed_memory
+
+    keep_freed_memory()
     gc.set_threshold(50_000)
     atexit.register(gc.freeze)  # the process exits faster
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # no view multiplies matrices, and idle threads spin

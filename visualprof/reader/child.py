@@ -22,6 +22,7 @@ import msgspec
 from visualprof.errors import EmptyFile, FormatError, UnknownFormat, VisualprofError
 from visualprof.log_lines import configure_logging
 from visualprof.messages import msg
+from visualprof.reader.allocator import keep_freed_memory, trim_heap
 from visualprof.reader.processors import share_processors
 from visualprof.reader.source import Progress, Source
 
@@ -279,6 +280,7 @@ def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     task: Task[Any] = pickle.loads(pickled)
+    keep_freed_memory()
     configure_logging()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops the children
     if hasattr(os, "nice"):
@@ -289,6 +291,8 @@ def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None
             share_processors(readers)
             outcome = read_or_fail(path, name, task, _throttle(pipe), limits, request)
             pipe.send((outcome, _peak_bytes() > _HEAVY_BYTES))
+            del outcome
+            trim_heap()  # until the next file
     except (EOFError, OSError):  # the parent has exited
         return
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import ctypes
 import time
-from collections.abc import Callable
-from functools import cache
 
 from flask import Flask, g
+
+from visualprof.reader.allocator import trim_heap
 
 _MIN_CPU_S = 0.1  # shorter requests free too little
 
@@ -24,23 +23,3 @@ def install(app: Flask) -> None:
 
     app.before_request(begin)
     app.teardown_request(end)
-
-
-def trim_heap() -> None:
-    """Return freed memory to the operating system. Takes 10 to 90 ms.
-
-    The allocator of glibc keeps freed memory per thread. After views of 1,024 ranks, answered by different threads,
-    that was 0.9 of the 1.1 GB of the process.
-    """
-    trim = _malloc_trim()
-    if trim:
-        trim(0)
-
-
-@cache
-def _malloc_trim() -> Callable[[int], int] | None:
-    """Return `malloc_trim`, `None` if the allocator is not glibc's."""
-    try:
-        return ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):  # of macOS, musl; Windows
-        return None

@@ -32,6 +32,7 @@ from visualprof.views.measure.replay.path import (
 )
 from visualprof.views.measure.replay.path_pieces import (
     BaselineReplay,
+    baseline_path,
     baseline_replay,
     event_slacks,
     path_device_work,
@@ -148,7 +149,9 @@ def compute(trace: Trace, params: CriticalParams) -> CriticalAnswer:
     base = baseline_replay(trace)
     graph, replay, dur, ns = base.graph, base.replay, base.dur, base.graph.edges.delay_ns
     scopes = _scopes(trace, base, params)
-    path = concatenate_paths([critical_path(graph, replay, dur, ns, scope) for scope in scopes])
+    is_whole = not params.range and not params.step
+    paths = [baseline_path(trace)] if is_whole else [critical_path(graph, replay, dur, ns, scope) for scope in scopes]
+    path = concatenate_paths(paths)
     path_ns = round(float(path.wait_ns.sum() + path.work_ns.sum()))
     measured_ns = sum(scope.high - scope.low for scope in scopes)
     begun, ended, _ = replay_window(graph, graph.nodes.time.astype(np.float64), dur)

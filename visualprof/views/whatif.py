@@ -16,6 +16,7 @@ from visualprof.views.measure.replay.change import apply_changes, parse_changes,
 from visualprof.views.measure.replay.forecast import ForecastColumns, StepForecast, step_forecast
 from visualprof.views.measure.replay.graph import Replay, WaitGraph, solve
 from visualprof.views.measure.replay.path import PathPartColumns, critical_path, full_scope, path_parts
+from visualprof.views.measure.replay.path_pieces import baseline_path
 from visualprof.views.measure.steps.windows import HOST_WORK
 
 
@@ -66,7 +67,7 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
     Source: docs/whatif.md
     """
     base = baseline(trace)
-    graph, usual, as_is, steps = base.graph, base.dur, base.replay, base.step_count
+    graph, as_is, steps = base.graph, base.replay, base.step_count
     changes = parse_changes(params.change)
     dur, ns = apply_changes(trace, graph, changes)
     met = base.obstacle is None
@@ -81,7 +82,7 @@ def compute(trace: Trace, params: WhatIfParams) -> WhatIfAnswer:
         unexplained_ratio=base.unexplained_ratio,
         device_error_ns=round(float(np.median(device))) if len(device) else None,
         obstacle=base.obstacle,
-        path_before=Table(columns=_path(trace, graph, as_is, usual, graph.edges.delay_ns, steps)),
+        path_before=Table(columns=path_parts(trace, graph, baseline_path(trace), steps)),
         path_after=Table(columns=_path(trace, graph, after, dur, ns, steps) if met and changes else none),
         changes=Table(columns=_forecasts(trace, base, suggest_changes(trace, graph) if met else [])),
     )

@@ -35,6 +35,20 @@ API void vp_replay(const int64_t *first, const int32_t *src, const double *ns, c
 }
 
 /*
+ * Follows the edges that determined the times, from a node back to a start. Returns their number.
+ *
+ * at, via: the results of `vp_replay`. src: as for `vp_replay`.
+ * node: the last node. start: time at which the path begins.
+ * edges: (node + 1,) the first ones are written, the last edge first.
+ */
+API int64_t vp_path(const double *at, const int64_t *via, const int32_t *src, int64_t node, double start, int64_t *edges)
+{
+    int64_t count = 0;
+    for (; at[node] > start && via[node] >= 0; node = src[via[node]]) edges[count++] = via[node];
+    return count;
+}
+
+/*
  * Computes the latest time of each node that delays none of the nodes that depend on it.
  *
  * first, src, ns, dur: as for `vp_replay`.

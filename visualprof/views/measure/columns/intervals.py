@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from ctypes import c_int64
+from ctypes import c_int32, c_int64
 
 import numpy as np
 
@@ -210,12 +210,35 @@ def covered_ns(spans: Ints, start: Ints, end: Ints) -> Ints:
     """
     if not len(spans):
         return np.zeros(len(start), np.int64)
-    edges, cumulative = spans.ravel(), np.zeros(len(spans) + 1, np.int64)
+    edges, cumulative = np.ascontiguousarray(spans).ravel(), np.zeros(len(spans) + 1, np.int64)
     np.cumsum(spans[:, 1] - spans[:, 0], out=cumulative[1:])
+    native = function("vp_covered", None, INT64, INT64, c_int64, INT64, INT64, c_int64, INT64)
+    if native:
+        start, end = np.ascontiguousarray(start, np.int64), np.ascontiguousarray(end, np.int64)
+        covered = np.empty(len(start), np.int64)
+        native(edges, cumulative, len(spans), start, end, len(start), covered)
+        return covered
     times = np.stack((start, end))
     edge_index = np.searchsorted(edges, times, side="right")  # odd: inside an interval, after its start
     covered_before = cumulative[edge_index >> 1] + np.where(edge_index & 1, times - edges[edge_index - 1], 0)
     return covered_before[1] - covered_before[0]
+
+
+def positions(times: Ints, keys: Ints, *, after_equal: bool = False) -> Ints:
+    """Return what `np.searchsorted` returns, faster for many nearly sorted keys.
+
+    Args:
+        times: (n,) ns, ascending.
+        keys: (m,) ns.
+        after_equal: Count the times that are equal to the key as well, not only earlier ones.
+    """
+    native = function("vp_search", None, INT64, c_int64, INT64, c_int64, c_int32, INT64)
+    if native is None:
+        return np.searchsorted(times, keys, side="right" if after_equal else "left")
+    times, keys = np.ascontiguousarray(times, np.int64), np.ascontiguousarray(keys, np.int64)
+    index = np.empty(len(keys), np.int64)
+    native(times, len(times), keys, len(keys), after_equal, index)
+    return index
 
 
 def contains_times(spans: Ints, times: Ints) -> Mask:

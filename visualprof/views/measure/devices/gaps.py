@@ -10,6 +10,7 @@ import numpy as np
 
 from visualprof.reader.trace import Ids, Ints, Trace
 from visualprof.views.measure.columns.groups import group, is_in
+from visualprof.views.measure.columns.intervals import positions
 from visualprof.views.measure.launches.launch import device_calls
 
 Cause = Literal["host_wait", "graph", "kernel_wait", "dependency", "other", "unknown"]
@@ -118,7 +119,7 @@ def find_gaps(
     last_ended = np.maximum.accumulate(np.where(np.append(0, end[:-1]) == busy_until, np.arange(len(end)), 0)) - 1
     gap_rows = np.flatnonzero(start > busy_until)
     gap_start, gap_end, call = busy_until[gap_rows], start[gap_rows], sequence.call[gap_rows]
-    latest_end = np.append(ends, 0)[np.searchsorted(ends, gap_end, side="right") - 1]
+    latest_end = np.append(ends, 0)[positions(ends, gap_end, after_equal=True) - 1]
     previous_work = np.append(sequence.work, np.int32(-1))[last_ended[gap_rows]]
     previous_call = np.append(sequence.call, np.int32(-1))[last_ended[gap_rows]]
     queued_ns = gap_end - events.end[call]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_int64
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Trace, TrackKind
+from visualprof.reader.native import INT32, INT64, UINT8, function
+from visualprof.reader.trace import Category, Ids, Ints, Mask, Trace, TrackKind
 from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.columns.intervals import (
     covered_ns,
@@ -16,7 +18,6 @@ from visualprof.views.measure.columns.intervals import (
     span_length,
     subtract,
     union,
-    unions_by_group,
 )
 from visualprof.views.measure.columns.timing import name_texts
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
@@ -72,19 +73,35 @@ def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
     )
     for index, track in enumerate(tracks):
         track_rows = _rows_between(trace, track, start, end)
-        parent = events.parent[track_rows]
         other_work = merge(*work_by_track[:index], *work_by_track[index + 1 :]) if work_by_track else NO_SPANS
         own_spans = subtract(spans, subtract(other_work, work_by_track[index])) if work_by_track else spans
         total = covered_ns(own_spans, events.ts[track_rows], events.end[track_rows])
-        parent_index = np.minimum(np.searchsorted(track_rows, parent), len(track_rows) - 1)
-        is_nested = track_rows[parent_index] == parent
-        nested_ns = np.bincount(parent_index[is_nested], total[is_nested], len(track_rows)).astype(np.int64)
+        nested_ns, is_nested = _nested_times(events.parent, track_rows, total)
         self_ns = np.maximum(total - nested_ns, 0)
         rows.append(track_rows[self_ns > 0])
         times.append(self_ns[self_ns > 0])
         roots = np.append(roots, track_rows[~is_nested])
     outside = span_length(subtract(spans, union(events.ts[roots], events.end[roots])))
     return SelfTimes(np.concatenate(rows), np.concatenate(times), outside)
+
+
+def _nested_times(parent: Ids, rows: Ints, total: Ints) -> tuple[Ints, Mask]:
+    """Return the time of the events directly inside each of some events, and which of them are inside another one.
+
+    Args:
+        parent: Parent of every event.
+        rows: (n,) events, ascending.
+        total: (n,) time of each in ns.
+    """
+    native = function("vp_child_sums", None, INT64, INT32, INT64, c_int64, INT64, UINT8)
+    if native:
+        nested_ns, is_nested = np.zeros(len(rows), np.int64), np.empty(len(rows), np.uint8)
+        native(rows, parent, total, len(rows), nested_ns, is_nested)
+        return nested_ns, is_nested.view(np.bool_)
+    callers = parent[rows]
+    index = np.minimum(np.searchsorted(rows, callers), len(rows) - 1)
+    is_inside = rows[index] == callers
+    return np.bincount(index[is_inside], total[is_inside], len(rows)).astype(np.int64), is_inside
 
 
 def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints:
@@ -104,12 +121,14 @@ def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints
 def thread_busy_spans(trace: Trace) -> dict[int, Ints]:
     """Return the disjoint intervals (m, 2) ns in which each thread works, by its track; idle threads are left out."""
     events = trace.events
-    rows = np.flatnonzero(
-        events.category_mask(*WORK_CATEGORIES) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
-    )
-    threads = group(events.track[rows])
-    spans = unions_by_group(threads, events.ts[rows], events.end[rows])
-    return dict(zip(events.track[rows[threads.first]].tolist(), spans, strict=True))
+    is_work = events.category_mask(*WORK_CATEGORIES) & (events.dur > 0)
+    busy_spans: dict[int, Ints] = {}
+    for number, track in enumerate(trace.tracks):
+        if track.kind is TrackKind.THREAD and track.count:
+            rows = np.flatnonzero(is_work[track.first : track.first + track.count]) + track.first
+            if len(rows):
+                busy_spans[number] = union(events.ts[rows], events.end[rows])
+    return busy_spans
 
 
 def sum_by_name(trace: Trace, parts: Sequence[SelfTimes]) -> NamedSelfTimes:

@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace, TrackKind
+from visualprof.reader.trace.order import group_rows
 from visualprof.views.measure.columns.groups import distinct, is_in
-from visualprof.views.measure.columns.intervals import INT64_LIMITS
+from visualprof.views.measure.columns.intervals import INT64_LIMITS, positions
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch import device_calls
 from visualprof.views.measure.ranks.collectives import collectives
@@ -39,7 +40,7 @@ def wait_graph(trace: Trace) -> WaitGraph:
     return _Builder(trace).graph()
 
 
-_EdgeColumns = tuple[Ints, Ints, Floats, str]  # src, dst, ns, kind
+_EdgeColumns = tuple[Rows, Rows, Floats, str]  # src, dst, ns, kind
 
 
 class _Builder:
@@ -58,6 +59,7 @@ class _Builder:
         for number, group in enumerate(self._groups):
             group_of_track[group.tracks] = number
         self._group_of_track = group_of_track
+        self._blocking_calls = self._find_blocking_calls()
         self._waiting_calls, self._awaited_work = self._find_waiting_calls()
 
     def _starts(self, rows: Rows) -> Ints:
@@ -79,11 +81,11 @@ class _Builder:
         work_start = np.where(has_call, np.maximum(self._start, self._starts(self._call) + 1), self._start)
         work_count, host_count = len(self._work), len(host_time)
         times = np.concatenate((work_start, host_time))
-        order = np.lexsort((np.arange(work_count + host_count), np.repeat([0, 1], [work_count, host_count]), times))
+        order = np.argsort(times, kind="stable")  # at equal times, device work comes first
         position = np.empty(work_count + host_count, np.int64)
         position[order] = np.arange(work_count + host_count)
         work_nodes, host_nodes = position[:work_count], position[work_count:]
-        start_nodes, end_nodes = (np.full(len(events) + 1, -1) for _ in range(2))
+        start_nodes, end_nodes = (np.full(len(events) + 1, -1, np.int32) for _ in range(2))
         start_nodes[host_event[host_role == 0]], end_nodes[host_event[host_role == 1]] = (
             host_nodes[host_role == 0],
             host_nodes[host_role == 1],
@@ -138,9 +140,7 @@ class _Builder:
         Roles are 0 start and 1 end of a call, 2 step, 3 start and 4 end of a busy interval.
         """
         trace, events = self._trace, self._trace.events
-        rows = distinct(
-            np.concatenate((self._call[self._call >= 0], self._blocking_calls()[0], _host_transfers(trace)))
-        )
+        rows = distinct(np.concatenate((self._call[self._call >= 0], self._blocking_calls[0], _host_transfers(trace))))
         event_groups = self._group_of_track[events.track[rows]]
         rows, event_groups = rows[event_groups >= 0], event_groups[event_groups >= 0]
         columns = [(self._starts(rows), rows, event_groups, 0), (self._ends(rows), rows, event_groups, 1)]
@@ -198,7 +198,7 @@ class _Builder:
         first_points, givers = first_points[givers >= 0], givers[givers >= 0]
         yield nodes[givers], nodes[first_points], (time[first_points] - time[givers]).astype(np.float64), "handed"
 
-    def _blocking_calls(self) -> tuple[Ints, Ints]:
+    def _find_blocking_calls(self) -> tuple[Ints, Ints]:
         """Return the calls that may wait for a device, and for copies the last piece of their work (else -1)."""
         trace, events = self._trace, self._trace.events
         rows = np.flatnonzero(
@@ -213,7 +213,7 @@ class _Builder:
             events.category_mask(Category.SYNC) & trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
         )
         rows = np.concatenate((rows[is_in(events.name[rows], [*syncs, *copies])], waits))
-        last_work = np.full(len(events) + 1, -1)
+        last_work = np.full(len(events) + 1, -1, np.int32)
         launched = np.flatnonzero(self._call >= 0)
         last_work[self._call[launched]] = launched  # the last of several assignments wins
         return rows, np.where(is_in(events.name[rows], copies), last_work[rows], -1)
@@ -226,13 +226,13 @@ class _Builder:
         A copy that has not ended within its call was not waited for, and neither was work that ends
         after the call.
         """
-        rows, copy_work = self._blocking_calls()
+        rows, copy_work = self._blocking_calls
         if not len(self._work):
             return rows[:0], copy_work[:0]
         by_end = np.argsort(self._end, kind="stable")
         launch_time = np.where(self._issuer >= 0, self._starts(self._issuer), self._start)
         call_start, call_end = self._starts(rows), self._ends(rows)
-        candidate = np.searchsorted(self._end[by_end], call_end, side="right") - 1
+        candidate = positions(self._end[by_end], call_end, after_equal=True) - 1
         for _ in range(MAX_LOOKBACK):  # skip work that another thread launched during the call
             is_launched_later = (candidate >= 0) & (launch_time[by_end[candidate]] > call_start)
             if not is_launched_later.any():
@@ -267,7 +267,7 @@ class _Builder:
         before the recording is left, and no other work may have ended just before.
         """
         events = self._trace.events
-        rows = self._blocking_calls()[0]
+        rows = self._blocking_calls[0]
         names = {
             int(name_id)
             for name_id in distinct(events.name[rows])
@@ -278,7 +278,7 @@ class _Builder:
         minimum = np.maximum(issued, MIN_HELD_BACK_NS)
         is_held_back = (before < 0) & (self._start - minimum > issued) & (self._start <= first_sync)
         ends = np.sort(self._end)
-        latest_end = np.append(INT64_LIMITS.min, ends)[np.searchsorted(ends, self._start, side="right")]
+        latest_end = np.append(INT64_LIMITS.min, ends)[positions(ends, self._start, after_equal=True)]
         return np.flatnonzero(is_held_back & (latest_end < self._start - MAX_REACTION_NS))
 
     def _median_delays(self, previous: Ints, held_back: Ints) -> tuple[float, float]:
@@ -329,7 +329,7 @@ class _Builder:
         delay = np.where(np.isfinite(ready_time), self._start - ready_time, 0)
         delay[held_back] = 0
         by_end = np.argsort(self._end, kind="stable")
-        latest_ended = by_end[np.searchsorted(self._end[by_end], self._start, side="right") - 1]
+        latest_ended = by_end[positions(self._end[by_end], self._start, after_equal=True) - 1]
         is_reaction = (
             (delay > MIN_LATE_NS)
             & (self._start - self._end[latest_ended] <= MAX_REACTION_NS)
@@ -365,13 +365,10 @@ def _previous_of_key(key: Ids) -> Ints:
 
 def _sorted_edges(edges: Sequence[_EdgeColumns]) -> Dependencies:
     """Return edges sorted by the waiting node; edges that lead backwards, because clocks differ, are left out."""
-    src, dst, ns = (np.concatenate([np.asarray(edge[column]) for edge in edges]) for column in range(3))
-    kind = np.repeat([DEPENDENCY_KINDS.index(edge[3]) for edge in edges], [len(edge[0]) for edge in edges])
-    order = np.argsort(dst, kind="stable")
+    src, dst = (np.concatenate([np.asarray(edge[column], np.int32) for edge in edges]) for column in range(2))
+    ns = np.concatenate([np.asarray(edge[2], np.float64) for edge in edges])
+    kinds = np.array([DEPENDENCY_KINDS.index(edge[3]) for edge in edges], np.int32)
+    kind = np.repeat(kinds, [len(edge[0]) for edge in edges])
+    order = group_rows(dst, int(dst.max(initial=-1)) + 1)[0]
     order = order[src[order] < dst[order]]
-    return Dependencies(
-        src[order].astype(np.int32),
-        dst[order].astype(np.int32),
-        ns[order].astype(np.float64),
-        kind[order].astype(np.int32),
-    )
+    return Dependencies(src[order], dst[order], ns[order], kind[order])

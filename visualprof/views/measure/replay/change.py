@@ -248,16 +248,17 @@ def _shortened_edges(
         kept_ns, reduction = NONBLOCKING_CALL_NS, 1.0
     shortened: list[Ints] = [np.zeros(0, np.int64)]
     shortened_ns: list[Floats] = [np.zeros(0)]
-    for thread_group, tracks in enumerate(graph.group_tracks if is_host.any() else ()):
-        rows = np.flatnonzero(is_host & is_in(events.track, tracks) & (events.dur > kept_ns))
-        group_edges = np.flatnonzero(
-            (edges.kind <= DEPENDENCY_KINDS.index("call")) & (nodes.thread_group[edges.dst] == thread_group)
-        )
-        group_edges = group_edges[edges.dst[group_edges] > first_node]
+    host_rows = np.flatnonzero(is_host & (events.dur > kept_ns))
+    for tracks, group_edges in zip(graph.group_tracks, graph.host_edges, strict=True):
+        rows = host_rows[is_in(events.track[host_rows], tracks)]
+        if not len(rows):
+            continue
         spans = union(events.ts[rows] + kept_ns, events.end[rows]) - trace.span_ns[0]
-        covered = covered_ns(spans, nodes.time[edges.src[group_edges]], nodes.time[edges.dst[group_edges]])
-        shortened.append(group_edges[covered > 0])
-        shortened_ns.append((reduction * covered[covered > 0]).astype(np.float64))
+        start, end = nodes.time[edges.src[group_edges]], nodes.time[edges.dst[group_edges]]
+        covered = covered_ns(spans, start, end)
+        is_shortened = (covered > 0) & (edges.dst[group_edges] > first_node)
+        shortened.append(group_edges[is_shortened])
+        shortened_ns.append((reduction * covered[is_shortened]).astype(np.float64))
     return np.concatenate(shortened), np.concatenate(shortened_ns)
 
 

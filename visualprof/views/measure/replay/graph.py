@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from ctypes import c_int64
+from functools import cached_property
 from itertools import pairwise
 
 import msgspec
@@ -32,7 +33,7 @@ class GraphNodes(msgspec.Struct, frozen=True):
     dur: Ints
 
 
-class Dependencies(msgspec.Struct, frozen=True):
+class Dependencies(msgspec.Struct, frozen=True, dict=True):
     """Edges of a wait graph, (e,) sorted by `dst`.
 
     Attributes:
@@ -49,10 +50,17 @@ class Dependencies(msgspec.Struct, frozen=True):
 
     def first_edges(self, count: int) -> Ints:
         """Return where the edges of each node begin and the last ones end, (count + 1,)."""
-        return np.append(0, np.cumsum(np.bincount(self.dst, minlength=count)))
+        starts = self._first_edges
+        missing = count + 1 - len(starts)
+        return np.append(starts, np.full(missing, len(self.dst))) if missing > 0 else starts
+
+    @cached_property
+    def _first_edges(self) -> Ints:
+        """Starts of the edges of each node up to the last one with an edge, and the number of edges."""
+        return np.append(0, np.cumsum(np.bincount(self.dst)))
 
 
-class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
+class WaitGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A recording as nodes that wait for each other.
 
     Attributes:
@@ -75,6 +83,14 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True):
     gap_ns: float
     return_ns: float
     unexplained_ns: int
+
+    @cached_property
+    def host_edges(self) -> list[Ints]:
+        """Edges along the threads of each thread group."""
+        is_host = self.edges.kind <= DEPENDENCY_KINDS.index("call")
+        edges = np.flatnonzero(is_host)
+        thread_group = self.nodes.thread_group[self.edges.dst[edges]]
+        return [edges[thread_group == number] for number in range(len(self.group_tracks))]
 
 
 class Replay(msgspec.Struct, frozen=True):

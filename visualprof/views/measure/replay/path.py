@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_double, c_int64
 
 import msgspec
 import numpy as np
 
+from visualprof.reader.native import FLOAT64, INT32, INT64, function
 from visualprof.reader.trace import Category, Floats, Ints, Rows, Trace
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import Columns
@@ -133,12 +135,8 @@ def thread_scope(graph: WaitGraph, replay: Replay, dur: Floats, thread_group: in
 
 def critical_path(graph: WaitGraph, replay: Replay, dur: Floats, delay_ns: Floats, scope: PathScope) -> CriticalPath:
     """Return the path to the last node of a scope, back to its start; its pieces add up to the time between."""
-    edges, node, start = list[int](), scope.last_node, scope.start
-    time, critical_edge, src = replay.time.data, replay.critical_edge.data, graph.edges.src.data
-    while node >= 0 and time[node] > start and (edge := critical_edge[node]) >= 0:  # 0.1 us per iteration
-        edges.append(edge)
-        node = src[edge]
-    edge = np.array(edges[::-1], np.int64)
+    start = scope.start
+    edge = _path_edges(graph, replay, scope)
     nodes = np.append(graph.edges.src[edge], scope.last_node) if scope.last_node >= 0 else np.zeros(0, np.int64)
     wait_ns, work_ns = np.array(delay_ns[edge]), np.array(dur[nodes])
     if len(edge):  # the first piece may begin before the start of the scope
@@ -149,6 +147,22 @@ def critical_path(graph: WaitGraph, replay: Replay, dur: Floats, delay_ns: Float
     if scope.tail_edge >= 0:
         edge, wait_ns = np.append(edge, scope.tail_edge), np.append(wait_ns, scope.tail_ns)
     return CriticalPath(edge, wait_ns, nodes, work_ns, np.array([[scope.low, scope.high]]))
+
+
+def _path_edges(graph: WaitGraph, replay: Replay, scope: PathScope) -> Ints:
+    """Return the edges of the path to the last node of a scope, in order of time."""
+    node, start, src = scope.last_node, scope.start, graph.edges.src
+    native = function("vp_path", c_int64, FLOAT64, INT64, INT32, c_int64, c_double, INT64)
+    if native and node >= 0:
+        backwards = np.empty(node + 1, np.int64)
+        count: int = native(replay.time, replay.critical_edge, src, node, start, backwards)
+        return np.array(backwards[:count][::-1])
+    edges = list[int]()
+    time, critical_edge, sources = replay.time.data, replay.critical_edge.data, src.data
+    while node >= 0 and time[node] > start and (edge := critical_edge[node]) >= 0:  # 0.1 us per iteration
+        edges.append(edge)
+        node = sources[edge]
+    return np.array(edges[::-1], np.int64)
 
 
 def concatenate_paths(paths: Sequence[CriticalPath]) -> CriticalPath:

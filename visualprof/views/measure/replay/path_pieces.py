@@ -7,7 +7,7 @@ import numpy as np
 
 from visualprof.reader.trace import Floats, Ids, Ints, Rows, Trace
 from visualprof.views.measure.columns.groups import distinct, is_in
-from visualprof.views.measure.columns.intervals import intersect, subtract, union
+from visualprof.views.measure.columns.intervals import intersect, positions, subtract, union
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch import is_device_work
 from visualprof.views.measure.operators.self_time import NO_SPANS, thread_busy_spans
@@ -59,12 +59,17 @@ def baseline_replay(trace: Trace) -> BaselineReplay:
 
 
 @cached_on_trace
+def baseline_path(trace: Trace) -> CriticalPath:
+    """Return the critical path through the whole recording, replayed without changes."""
+    unchanged = baseline(trace)
+    graph, replay, dur = unchanged.graph, unchanged.replay, unchanged.dur
+    return critical_path(graph, replay, dur, graph.edges.delay_ns, full_scope(graph, replay, dur))
+
+
+@cached_on_trace
 def path_pieces(trace: Trace) -> PathPieces:
     """Return the pieces of the critical path through the whole recording."""
-    unchanged = baseline_replay(trace)
-    scope = full_scope(unchanged.graph, unchanged.replay, unchanged.dur)
-    path = critical_path(unchanged.graph, unchanged.replay, unchanged.dur, unchanged.graph.edges.delay_ns, scope)
-    return split_path(trace, unchanged.graph, path)
+    return split_path(trace, baseline(trace).graph, baseline_path(trace))
 
 
 def split_path(trace: Trace, graph: WaitGraph, path: CriticalPath) -> PathPieces:
@@ -126,7 +131,7 @@ def event_slacks(trace: Trace, rows: Rows) -> Floats:
     """
     unchanged, events = baseline_replay(trace), trace.events
     nodes, edges = unchanged.graph.nodes, unchanged.graph.edges
-    node_of_event = np.full(len(events) + 1, -1)
+    node_of_event = np.full(len(events) + 1, -1, np.int32)
     work_nodes = np.flatnonzero(nodes.thread_group < 0)
     node_of_event[nodes.event[work_nodes]] = work_nodes
     work_node = node_of_event[rows]
@@ -139,7 +144,7 @@ def event_slacks(trace: Trace, rows: Rows) -> Floats:
         if len(points) < 2:
             continue
         host_rows = np.flatnonzero((work_node < 0) & is_in(events.track[rows], tracks) & (events.dur[rows] >= 0))
-        next_point = np.searchsorted(nodes.time[points], events.end[rows[host_rows]] - trace.span_ns[0])
+        next_point = positions(nodes.time[points], events.end[rows[host_rows]] - trace.span_ns[0])
         is_inside = (next_point > 0) & (next_point < len(points))
         host_rows, next_point = host_rows[is_inside], next_point[is_inside]
         ready = unchanged.replay.time[points[next_point - 1]] + host_delay[points[next_point]]

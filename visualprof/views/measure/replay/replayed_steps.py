@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Floats, Ints, Trace
+from visualprof.reader.trace import Floats, Ints, Rows, Trace
+from visualprof.views.measure.columns.groups import distinct
 from visualprof.views.measure.replay.graph import Replay, WaitGraph
 from visualprof.views.measure.replay.path import replay_window
 from visualprof.views.measure.steps.extents import StepWork, step_extents, step_work
@@ -23,7 +24,8 @@ class ReplayedSteps(msgspec.Struct, frozen=True, kw_only=True):
         typical: Typical steps.
         work: Device work by step.
         work_nodes: (w,) nodes of the device work.
-        host_nodes: Nodes of the thread group that runs the steps, in order of time.
+        host_nodes: Nodes of the thread group that runs the steps, in order of time: those around the annotations, the
+            first and the last.
     """
 
     measured_ns: float
@@ -31,7 +33,7 @@ class ReplayedSteps(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Ints
     typical: Ints
     work: StepWork
-    work_nodes: Ints
+    work_nodes: Rows
     host_nodes: Ints
 
     def step_time_ns(self, graph: WaitGraph, replay: Replay, dur: Floats) -> float:
@@ -64,17 +66,32 @@ def replayed_steps(trace: Trace, graph: WaitGraph) -> ReplayedSteps:
     is_typical = typical_steps(trace)
     total_ns = (windows.end - windows.start)[is_typical]
     work = step_work(trace)
-    node_of_event = np.full(len(trace.events), -1)
+    node_of_event = np.full(len(trace.events), -1, np.int32)
     device_nodes = np.flatnonzero(nodes.thread_group < 0)
     node_of_event[nodes.event[device_nodes]] = device_nodes
     start_ns, end_ns, _ = replay_window(graph, nodes.time.astype(np.float64), nodes.dur.astype(np.float64))
-    group = nodes.thread_group[graph.step_nodes[0]] if len(graph.step_nodes) else -1
+    annotations = np.stack((trace.steps.ts, trace.steps.ts + trace.steps.dur), axis=1) - first_ns
     return ReplayedSteps(
         measured_ns=float(np.median(total_ns)) if len(total_ns) else 0.0,
         window_ns=end_ns - start_ns,
-        annotations=np.stack((trace.steps.ts, trace.steps.ts + trace.steps.dur), axis=1) - first_ns,
+        annotations=annotations,
         typical=windows.index[is_typical & (windows.index >= 0)],
         work=work,
         work_nodes=node_of_event[work.rows],
-        host_nodes=np.flatnonzero(nodes.thread_group == group) if group >= 0 else np.zeros(0, np.int64),
+        host_nodes=_surrounding_nodes(graph, annotations),
     )
+
+
+def _surrounding_nodes(graph: WaitGraph, annotations: Ints) -> Ints:
+    """Return the nodes of the thread group that runs the steps directly before and after some times (n, 2) ns.
+
+    The first and the last node are included. A replay interpolates between these nodes, so it needs no others.
+    """
+    nodes = graph.nodes
+    group = nodes.thread_group[graph.step_nodes[0]] if len(graph.step_nodes) else -1
+    if group < 0:
+        return np.zeros(0, np.int64)
+    members = np.flatnonzero(nodes.thread_group == group)
+    following = np.searchsorted(nodes.time[members], annotations.ravel(), side="right")
+    around = np.concatenate(([0, len(members) - 1], following - 1, following))
+    return members[distinct(np.clip(around, 0, len(members) - 1))]

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import Ints, Rows, Trace
+from visualprof.views.measure.columns.intervals import positions
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch import device_calls
 from visualprof.views.measure.names.tensor_core import match_names
@@ -46,7 +47,7 @@ def step_work(trace: Trace) -> StepWork:
     return StepWork(
         rows=work,
         step=trace.events.step[work],
-        next_step=np.searchsorted(trace.steps.ts, issued),
+        next_step=positions(trace.steps.ts, issued),
         backlog=_backlog(trace, work, issuer),
         tracks=trace.steps.track if are_concurrent(trace) else None,
     )

@@ -43,11 +43,22 @@ def step_parts(trace: Trace, device: int | None = None, thread: int | None = Non
         device: Number of the device (default: the main device of the process).
         thread: Track of a thread, to select the work of its steps (default: all work).
     """
-    events, devices = trace.events, busy_devices(trace)
+    devices = busy_devices(trace)
+    number = (main_work(trace).device if device is None else device) if len(devices) > 1 else None
+    if thread is not None:
+        return _step_parts(trace, number, thread)
+    key = (step_parts, number)
+    if key not in trace.derived:
+        trace.derived[key] = _step_parts(trace, number, None)
+    return trace.derived[key]
+
+
+def _step_parts(trace: Trace, device: int | None, thread: int | None) -> dict[str, Ints]:
+    """Return what `step_parts` returns; `None` selects all devices, or all threads."""
+    events = trace.events
     chosen = (events.dur >= 0) & ~trace.projected_mask()
-    if len(devices) > 1:
-        number = main_work(trace).device if device is None else device
-        others = [other for other in devices if other != number]
+    if device is not None:
+        others = [other for other in busy_devices(trace) if other != device]
         chosen &= ~np.isin(event_devices(trace), others)
     if thread is not None:
         chosen &= np.append(trace.steps.track, -1)[events.step] == thread
