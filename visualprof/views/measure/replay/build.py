@@ -243,7 +243,7 @@ class _Builder:
         is_waiting = (awaited >= 0) & (self._end[awaited] > call_start)
         return rows[is_waiting], awaited[is_waiting]
 
-    def _return_edges(self, ends: Ints, works: Ints) -> tuple[_EdgeColumns, float]:
+    def _return_edges(self, ends: Rows, works: Ints) -> tuple[_EdgeColumns, float]:
         """Return the edges from the end of awaited work to the end of the call that waits, and their delay.
 
         Args:
