@@ -339,6 +339,19 @@ def test_a_job_that_fails_says_why_and_exits_with_1(served: tuple[str, Path], tm
     assert "hint: " in out
 
 
+def test_sizes_that_fail_do_not_lose_the_others(served: tuple[str, Path], tmp_path: Path) -> None:
+    url, _ = served
+    sweep = ("--batch", "1,2,3", "--wait", "--json", "--fail-on", "sizes_failed")
+    job = json.loads(run(url, model(tmp_path / "net.onnx", [2, 4]), *QUICK, *sweep, code=4).stdout)
+    assert [point["batch"] for point in job["points"]] == [2]
+    (task,) = job["job"]["tasks"]
+    assert (task["state"], [text.split(": ")[1] for text in task["warnings"]]) == (
+        "succeeded",
+        ["at batch=1", "at batch=3"],
+    )
+    assert job["fail_on"] == ["ort: sizes_failed"]
+
+
 @pytest.mark.long
 def test_a_guess_that_fails_says_how_to_give_another_size(served: tuple[str, Path], tmp_path: Path) -> None:
     url, _ = served
