@@ -1,4 +1,4 @@
-"""The first steps of a user of MegEngine or Paddle: record a model, see its layers, its graph, a forecast and changes."""
+"""First steps with MegEngine and Paddle: record a model, see its layers, its graph, a forecast and a comparison."""
 
 from __future__ import annotations
 
