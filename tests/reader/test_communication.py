@@ -51,6 +51,7 @@ from visualprof.views.measure.ranks.rank_summary import rank_summary
         "void deep_ep::internode_ll::combine<true>(int)",
         "void dpsk::ep::internode::cached_notify<false>(int)",
         "void mscclpp::allreduce7<half>()",
+        "mscclKernel_Sum_half_Simple_false",
         "quickreduce::allreduce_prototype_twoshot",
         "userbuffers_fp16_sum_inplace",
         "void mori::moe::EpCombineInterNodeKernel<int>()",

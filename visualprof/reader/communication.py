@@ -13,7 +13,7 @@ from visualprof.reader.patterns import pattern
 
 # Libraries that only communicate: NCCL and those of other vendors, libraries of remote memory, and expert dispatch.
 _LIBRARIES = (
-    r"nccl|rccl|hccl|oneccl|mscclpp?|flagcx|(?:nv|roc|i)shmem|userbuffers|quick_?reduce|quick_all_?reduce"
+    r"nccl|rccl|hccl|oneccl|msccl|flagcx|(?:nv|roc|i)shmem|userbuffers|quick_?reduce|quick_all_?reduce"
     # short names with no letter before them, so that they are not part of a word
     r"|(?<![a-z])(?:[mcblextpsd]|ix|bk|cn|uc)ccl|(?<![a-z])(?:cncl|bkcl|hcom_|c10d::|symm_mem|symmetric_memory)"
     r"|(?<![a-z])(?:deep_?ep|pplx|mori|iris)::(?!.*get_dispatch_layout)"
