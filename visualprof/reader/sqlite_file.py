@@ -12,7 +12,8 @@ from urllib.parse import quote
 import numpy as np
 
 from visualprof.reader.source import Source
-from visualprof.reader.trace import Floats, Ids, Ints
+from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows
+from visualprof.reader.trace.builder import TraceBuilder
 
 if TYPE_CHECKING:
     import sqlite3
@@ -92,6 +93,41 @@ class Tables:
     def _column_names(self, table: str) -> Sequence[str]:
         quoted = table.replace('"', '""')
         return [str(row[1]) for row in self._database.execute(f'PRAGMA table_info("{quoted}")')]
+
+
+class EventWriter:
+    """Adds events of tables to a trace, and numbers their rows.
+
+    Attributes:
+        rows: Number of events so far.
+    """
+
+    def __init__(self, builder: TraceBuilder) -> None:
+        self._builder = builder
+        self.rows = 0
+
+    def add(
+        self, start: Ints, end: Ints, *, name: Rows, category: Rows | Category, track: Rows, corr: Rows | None = None
+    ) -> Ints:
+        """Add events and return their rows. An end that is `MISSING` makes an instant.
+
+        Args:
+            start: (n,) ns.
+            end: (n,) ns, or `MISSING`.
+            name: (n,) string ids.
+            category: Values of `Category`.
+            track: (n,) numbers of tracks.
+            corr: (n,) correlation ids, 0 for none.
+        """
+        rows = np.arange(self.rows, self.rows + len(start))
+        self.rows += len(start)
+        dur = np.where(end > MISSING, np.maximum(end - start, -2), -1)
+        self._builder.events(ts=start, dur=dur, name=name, category=category, track=track, row=rows, corr=corr)
+        return rows
+
+    def texts(self, values: Ints, convert: Callable[[int], str]) -> Ids:
+        """Return string ids (n,) of numbers, converting each distinct number once."""
+        return map_distinct(values, lambda value: self._builder.string(convert(value)))
 
 
 def length(columns: Mapping[str, Ints]) -> int:

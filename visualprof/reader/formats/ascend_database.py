@@ -21,7 +21,7 @@ from visualprof.reader.ascend.kernels import CORE_TIMES, METRICS, CubeCores, add
 from visualprof.reader.ascend.memory import add_operator_memory, operators_at
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.sqlite_file import MAGIC, MISSING, Tables, find_rows, map_distinct, open_database
+from visualprof.reader.sqlite_file import MAGIC, EventWriter, Tables, find_rows, map_distinct, open_database
 from visualprof.reader.trace import Category, Device, Floats, Ids, Ints, LinkKind, Mask, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
@@ -62,13 +62,13 @@ def read(source: Source, builder: TraceBuilder) -> None:
 
 
 class _Recording:
-    """Reads the database table by table; `rows` counts the events."""
+    """Reads the database table by table."""
 
     def __init__(self, source: Source, builder: TraceBuilder, tables: Tables) -> None:
         self._builder, self._tables = builder, tables
         self._facts: RecordingFacts = read_facts(source.path.absolute(), builder)
         self._texts = tables.texts("STRING_IDS", "id", "value")
-        self._rows = 0
+        self._writer = EventWriter(builder)
         self._tracks: dict[tuple[TrackKind, str, str], int] = {}
         self._framework = "cann"
         self._collectives: dict[str, Ints] = {}
@@ -98,7 +98,7 @@ class _Recording:
             text = self._text(key & (1 << 40) - 1)
             return f"{level}@{text}" if level else text
 
-        name_ids = self._map(keys, name)
+        name_ids = self._writer.texts(keys, name)
         category = map_distinct(keys, lambda key: names.call_category(self._text(key & (1 << 40) - 1)))
         corr = np.maximum(calls["connectionId"], 0)
         self._add(calls, name_ids, category, self._threads(calls["globalTid"]), corr)
@@ -116,7 +116,7 @@ class _Recording:
         self._framework = "pytorch"
         keys = (api["type"] << 40) + api["name"]
         category = map_distinct(keys, lambda key: _host_category(key >> 40, self._text(key & (1 << 40) - 1)))
-        name_ids = self._map(api["name"], self._text)
+        name_ids = self._writer.texts(api["name"], self._text)
         rows = self._add(api, name_ids, category, self._threads(api["globalTid"]))
         sequence = api["sequenceNumber"]
         self._builder.arg("sequence", rows[sequence >= 0], sequence[sequence >= 0])
@@ -138,7 +138,7 @@ class _Recording:
             ("input_shapes", shapes, names.torch_shapes),
             ("input_types", types, names.torch_types),
         ):
-            ids = self._map(values, lambda number, convert=convert: convert(self._text(number)))
+            ids = self._writer.texts(values, lambda number, convert=convert: convert(self._text(number)))
             self._builder.arg(name, rows[ids > 0], ids[ids > 0], text=True)
 
     def _add_stacks(self, rows: Ints, chains: Ints) -> None:
@@ -187,7 +187,7 @@ class _Recording:
         events = self._tables.integers("MSTX_EVENTS", "startNs", "endNs", "message", "globalTid")
         self._add(
             events,
-            self._map(events["message"], self._text),
+            self._writer.texts(events["message"], self._text),
             np.full(len(events["startNs"]), Category.ANNOTATION),
             self._threads(events["globalTid"]),
         )
@@ -209,7 +209,7 @@ class _Recording:
         ]
         rows = self._add(
             ops,
-            self._map(ops["opName"], self._text),
+            self._writer.texts(ops["opName"], self._text),
             np.full(len(group), Category.COMM),
             np.array(lanes, np.int64)[group],
             np.maximum(ops["connectionId"], 0),
@@ -290,9 +290,9 @@ class _Recording:
         keep = np.flatnonzero((kernel >= 0) | ~(is_part | (by_type == Category.KERNEL)))
         tasks, kernel, category = {k: v[keep] for k, v in tasks.items()}, kernel[keep], category[keep]
         name_ids = (
-            self._map(np.where(kernel >= 0, kernels["name"][kernel], tasks["taskType"]), self._text)
+            self._writer.texts(np.where(kernel >= 0, kernels["name"][kernel], tasks["taskType"]), self._text)
             if len(kernels["name"])
-            else self._map(tasks["taskType"], self._text)
+            else self._writer.texts(tasks["taskType"], self._text)
         )
         places, index = np.unique(
             np.maximum(tasks["deviceId"], 0) << 32 | np.maximum(tasks["streamId"], 0), return_inverse=True
@@ -332,7 +332,7 @@ class _Recording:
             rows,
             cores=[_text_or_empty(self._text(number)) for number in used.tolist()],
             core=core.astype(np.int32),
-            types=self._map(info["opType"][kernel], lambda number: _text_or_empty(self._text(number))),
+            types=self._writer.texts(info["opType"][kernel], lambda number: _text_or_empty(self._text(number))),
             blocks=blocks,
             dur_ns=(tasks["endNs"] - tasks["startNs"])[is_kernel],
             metric=self._metrics(tasks["globalTaskId"][is_kernel]),
@@ -366,7 +366,7 @@ class _Recording:
         )
         if not len(columns["size"]):
             return
-        ids = self._map(columns["name"], self._text)
+        ids = self._writer.texts(columns["name"], self._text)
         is_engine = map_distinct(columns["name"], lambda number: self._text(number).startswith("cann::")) > 0
         no_rows = np.zeros(0, np.int64)
         operators = self._operators or (no_rows, no_rows, no_rows, no_rows)
@@ -412,26 +412,12 @@ class _Recording:
 
     def _add(self, columns: dict[str, Ints], name: Rows, category: Rows, track: Rows, corr: Rows | None = None) -> Ints:
         """Add events and return their rows."""
-        begin, end = columns["startNs"], columns["endNs"]
-        rows = np.arange(self._rows, self._rows + len(begin))
-        self._rows += len(begin)
-        self._builder.events(
-            ts=begin,
-            dur=np.where(end > MISSING, np.maximum(end - begin, -2), -1),
-            name=name,
-            category=category,
-            track=track,
-            row=rows,
-            corr=corr,
+        return self._writer.add(
+            columns["startNs"], columns["endNs"], name=name, category=category, track=track, corr=corr
         )
-        return rows
 
     def _text(self, number: int) -> str:
         return self._texts.get(number, "")
-
-    def _map(self, values: Ints, convert: Callable[[int], str]) -> Ids:
-        """Return string ids (n,) of numbers, converting each distinct number once."""
-        return map_distinct(values, lambda value: self._builder.string(convert(value)))
 
     def _device_of(self, devices: Ints) -> int:
         """Return the device of collectives, or that of the tasks if the table has none."""

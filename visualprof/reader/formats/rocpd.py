@@ -7,7 +7,6 @@ launched. Source: ROCm/rocm-systems, projects/rocprofiler-sdk/source/share/rocpr
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,8 +17,8 @@ from visualprof.reader.communication import is_communication_call
 from visualprof.reader.lanes import device_category
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.sqlite_file import MAGIC, MISSING, Tables, find_rows, map_distinct, open_database
-from visualprof.reader.trace import Category, Device, Ids, Ints, Rows, TrackKind
+from visualprof.reader.sqlite_file import MAGIC, MISSING, EventWriter, Tables, find_rows, map_distinct, open_database
+from visualprof.reader.trace import Category, Device, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 
 if TYPE_CHECKING:
@@ -52,10 +51,10 @@ def read(source: Source, builder: TraceBuilder) -> None:
             tables = Tables(database)
             devices: dict[int, Device] = {}
             hosts: list[str] = []
-            rows = 0
+            writer = EventWriter(builder)
             for suffix in tables.suffixes(_STRINGS):
-                process = _Process(builder, database, tables, suffix, rows)
-                rows = process.read()
+                process = _Process(builder, database, tables, suffix, writer)
+                process.read()
                 devices |= {device.id: device for device in process.devices.values()}
                 hosts += process.hosts
             if any(_has_rows(database, f"{_COUNTERS}{suffix}") for suffix in tables.suffixes(_COUNTERS)):
@@ -68,7 +67,7 @@ def read(source: Source, builder: TraceBuilder) -> None:
     builder.describe(
         framework="hip",
         producer="rocprofv3",
-        device_type="hip" if devices or rows else "cpu",
+        device_type="hip" if devices or writer.rows else "cpu",
         host=next((host for host in hosts if host), ""),
         devices=tuple(devices[number] for number in sorted(devices)),
     )
@@ -80,21 +79,20 @@ def _has_rows(database: sqlite3.Connection, table: str) -> bool:
 
 
 class _Process:
-    """Converter of the tables of one process; `rows` is the number of events of earlier processes."""
+    """Converter of the tables of one process."""
 
     def __init__(
-        self, builder: TraceBuilder, database: sqlite3.Connection, tables: Tables, suffix: str, rows: int
+        self, builder: TraceBuilder, database: sqlite3.Connection, tables: Tables, suffix: str, writer: EventWriter
     ) -> None:
         self._builder, self._database, self._tables = builder, database, tables
-        self._suffix, self._rows = suffix, rows
+        self._suffix, self._writer = suffix, writer
         self._tracks: dict[tuple[int, str], int] = {}
 
-    def read(self) -> int:
-        """Add everything and return the number of rows so far."""
+    def read(self) -> None:
+        """Add everything."""
         self._read_kernels()
         self._read_copies()
         self._read_regions()
-        return self._rows
 
     @cached_property
     def devices(self) -> dict[int, Device]:
@@ -173,7 +171,7 @@ class _Process:
             return (shown.get(kernel) or plain.get(kernel) or _UNKNOWN_KERNEL)[:MAX_TEXT_CHARS]
 
         category = map_distinct(columns["kernel_id"], lambda kernel: int(device_category(name(kernel))))
-        rows = self._add(columns, self._map(columns["kernel_id"], name), category, self._streams(columns))
+        rows = self._add(columns, self._writer.texts(columns["kernel_id"], name), category, self._streams(columns))
         group = [np.maximum(columns[f"workgroup_size_{axis}"], 1) for axis in _AXES]
         grid = [
             -(-np.maximum(columns[f"grid_size_{axis}"], 1) // size) for axis, size in zip(_AXES, group, strict=True)
@@ -190,7 +188,7 @@ class _Process:
         columns = self._columns("rocpd_memory_copy", "name_id", "size", "dst_agent_id", "src_agent_id")
         is_gpu = map_distinct(columns["dst_agent_id"], lambda agent: int(agent in self.devices)) > 0
         columns["agent_id"] = np.where(is_gpu, columns["dst_agent_id"], columns["src_agent_id"])
-        names = self._map(columns["name_id"], lambda number: _copy_name(self._strings.get(number, "")))
+        names = self._writer.texts(columns["name_id"], lambda number: _copy_name(self._strings.get(number, "")))
         rows = self._add(columns, names, Category.MEMCPY, self._streams(columns, "copies"))
         self._builder.arg("bytes", rows, np.maximum(columns["size"], 0))
 
@@ -201,10 +199,10 @@ class _Process:
         is_range = map_distinct(columns["category_id"], lambda n: int("MARKER" in categories.get(n, "").upper())) > 0
         by_name = map_distinct(columns["name_id"], lambda n: int(is_communication_call(self._strings.get(n, ""))))
         category = np.where(is_range, Category.ANNOTATION, np.where(by_name > 0, Category.COMM, Category.RUNTIME))
-        names = self._map(columns["name_id"], lambda number: self._strings.get(number, "")[:MAX_TEXT_CHARS])
+        names = self._writer.texts(columns["name_id"], lambda number: self._strings.get(number, "")[:MAX_TEXT_CHARS])
         for table, key in (("rocpd_region", "id"), ("rocpd_event", "event_id")):
             messages = self._messages(table) if is_range.any() else {}
-            text = self._map(columns[key], lambda number, messages=messages: messages.get(number, ""))
+            text = self._writer.texts(columns[key], lambda number, messages=messages: messages.get(number, ""))
             names = np.where(is_range & (text > 0), text, names)
         pids = (columns["pid"] << 32) + columns["tid"]
         track = map_distinct(pids, lambda key: self._thread(key >> 32, key & 0xFFFFFFFF))
@@ -223,23 +221,8 @@ class _Process:
 
     def _add(self, columns: dict[str, Ints], name: Rows, category: Rows | Category, track: Rows) -> Ints:
         """Add events and return their rows. An end that is `MISSING` makes an instant."""
-        begin, end = columns["start"], columns["end"]
-        rows = np.arange(self._rows, self._rows + len(begin))
-        self._rows += len(begin)
-        self._builder.events(
-            ts=begin,
-            dur=np.where(end > MISSING, np.maximum(end - begin, -2), -1),
-            name=name,
-            category=category,
-            track=track,
-            row=rows,
-            corr=np.maximum(columns["stack_id"], 0),
-        )
-        return rows
-
-    def _map(self, values: Ints, convert: Callable[[int], str]) -> Ids:
-        """Return string ids (n,) of numbers, converting each distinct number once."""
-        return map_distinct(values, lambda value: self._builder.string(convert(value)))
+        corr = np.maximum(columns["stack_id"], 0)
+        return self._writer.add(columns["start"], columns["end"], name=name, category=category, track=track, corr=corr)
 
     def _streams(self, columns: dict[str, Ints], label: str = "") -> Ints:
         """Return the tracks of device work: streams, else queues, else the track called `label`."""
