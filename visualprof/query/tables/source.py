@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import cached_property
 
-from visualprof.query.tables import blocks, events, facts
+from visualprof.query.tables import blocks, events, facts, memory
 from visualprof.query.tables.columns import Builder, Values
 from visualprof.query.tables.run_data import RUN_DATA_TABLES
 from visualprof.reader.run_data.run import RunData
@@ -29,8 +29,8 @@ TABLES: dict[str, type[events.EventTable] | type[facts.Facts]] = {
     "module": events.ModuleTable,
     "python": events.PythonTable,
     "gap": facts.GapTable,
-    "allocation": facts.AllocationTable,
-    "memory": facts.MemoryTable,
+    "allocation": memory.AllocationTable,
+    "memory": memory.MemoryTable,
     "block": blocks.BlockTable,
     "meta": facts.MetaTable,
 }
