@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from visualprof.clock import SYSTEM_CLOCK, Clock
 from visualprof.errors import VisualprofError
-from visualprof.messages import msg
 from visualprof.reader.cache import Cache
 from visualprof.reader.logdir.entry import Entry
 from visualprof.reader.logdir.file_index import FileIndex
@@ -35,11 +34,6 @@ from visualprof.reader.trace import Trace
 
 _SETTLING_SCAN_S = 0.25
 _GROWING_SCAN_S = 1.0  # growth causes no file events
-_ABANDONED_HINT = msg(
-    "logdir.nobody_writes_any_more",
-    "it is no longer being written, so it is incomplete or recorded nothing; it opens automatically once complete",
-)
-_NOT_FETCHED = ("waiting", None)  # state and summary of a remote file until it is requested
 _MIN_PROGRESS_STEP = 0.02
 _MAX_CACHE_MISSES, _MAX_ATTEMPTS = 2, 2
 
@@ -156,12 +150,7 @@ class LogDirectory:
                 entry = self._files.get(span.log_file.file)
                 if entry and entry.job:
                     self._parser.prioritize(entry.key)
-                elif (
-                    entry
-                    and entry.span
-                    and entry.file.verdict
-                    and (entry.span.state, entry.span.summary) == _NOT_FETCHED
-                ):
+                elif entry and entry.span and entry.awaits_request:
                     entry.last_change = 0.0
                     self._submit(entry, entry.span)
 
@@ -205,12 +194,7 @@ class LogDirectory:
             self._submit(entry, span)
             self._parser.prioritize(entry.key)
             return
-        problem, hint = (
-            msg("logdir.columns_cannot_kept", f"{span.log_file.name}: its columns cannot be kept"),
-            msg("logdir.disk_cache_folder_full", "is the disk of the cache folder full?"),
-        )
-        failure = Failure(problem, hint, 500)
-        self._set_span(entry, replace(span, state="failed", summary=None, failure=failure))
+        self._set_span(entry, entry.uncacheable(span))
 
     def retry_failed(self) -> None:
         """Parse files again that failed for external reasons: a killed process, or full memory or disk."""
@@ -255,7 +239,8 @@ class LogDirectory:
                 for name in self._files.keys() - {file.file for file in files}:
                     self._remove_file(name)
                 for entry in self._files.values():
-                    self._stop_growing(entry)
+                    if span := entry.abandoned(self._clock):
+                        self._set_span(entry, span)
                 self._runs.set_extras(collect_extras(local_items, self._runs.recorded))
                 self._report_problems([item for item in items if isinstance(item, Problem)])
             return self._clock.monotonic() - began
@@ -322,16 +307,6 @@ class LogDirectory:
             self._runs.drop(entry.span)
         self._runs.set_problem(entry.file.file, problem)
         entry.span = span
-
-    def _stop_growing(self, entry: Entry) -> None:
-        """Accept a truncated file as complete if it no longer changes."""
-        span = entry.span
-        if span is None or span.state != "growing" or entry.changed_recently(self._clock):
-            return
-        if span.summary:
-            self._set_span(entry, replace(span, state="ready"))
-        elif span.failure:
-            self._set_span(entry, replace(span, state="failed", failure=replace(span.failure, hint=_ABANDONED_HINT)))
 
     def _settle(self, entry: Entry) -> None:
         """Parse a profile that has settled; a remote profile only on request."""
@@ -417,10 +392,5 @@ class LogDirectory:
         if entry.span is None:
             return
         if isinstance(outcome, Summary):
-            state = "growing" if outcome.truncated and entry.changed_recently(self._clock) else "ready"
-            span = replace(entry.span, state=state, progress=1.0, summary=outcome, format=outcome.format)
             entry.process_deaths = 0
-        else:
-            state = "growing" if outcome.kind == "EmptyFile" else "failed"
-            span = replace(entry.span, state=state, progress=0.0, summary=None, failure=outcome)
-        self._set_span(entry, span)
+        self._set_span(entry, entry.parsed(entry.span, outcome, self._clock))

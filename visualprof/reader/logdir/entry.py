@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import msgspec
+from msgspec.structs import replace
 
 from visualprof.clock import Clock
+from visualprof.messages import msg
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.logdir.scan import LogFile
+from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 
 # Growth causes no file events. A truncated file that has not changed for this long is considered cut.
 _GROWTH_WINDOW_S = 60
+_ABANDONED_HINT = msg(
+    "logdir.nobody_writes_any_more",
+    "it is no longer being written, so it is incomplete or recorded nothing; it opens automatically once complete",
+)
 
 
 class Entry(msgspec.Struct):
@@ -42,6 +49,12 @@ class Entry(msgspec.Struct):
         """Key of the current parse for the parser."""
         return f"{self.job}:{self.file.file}"
 
+    @property
+    def awaits_request(self) -> bool:
+        """Whether this is a remote file that is downloaded once it is requested."""
+        span = self.span
+        return span is not None and self.file.verdict is not None and span.state == "waiting" and span.summary is None
+
     def is_settled(self, settle_s: float, clock: Clock) -> bool:
         """Return whether the file has been unchanged for long enough.
 
@@ -57,6 +70,30 @@ class Entry(msgspec.Struct):
     def may_grow(self, clock: Clock) -> bool:
         """Return whether more content is expected."""
         return self.span is not None and self.span.state == "growing" and self.changed_recently(clock)
+
+    def parsed(self, span: Span, outcome: Outcome, clock: Clock) -> Span:
+        """Return the span of the file with the outcome of a parse."""
+        if isinstance(outcome, Summary):
+            state = "growing" if outcome.truncated and self.changed_recently(clock) else "ready"
+            return replace(span, state=state, progress=1.0, summary=outcome, format=outcome.format)
+        state = "growing" if outcome.kind == "EmptyFile" else "failed"
+        return replace(span, state=state, progress=0.0, summary=None, failure=outcome)
+
+    def abandoned(self, clock: Clock) -> Span | None:
+        """Return the span of a truncated file that no longer changes and is accepted as complete, else `None`."""
+        span = self.span
+        if span is None or span.state != "growing" or self.changed_recently(clock):
+            return None
+        if span.summary:
+            return replace(span, state="ready")
+        failure = span.failure and replace(span.failure, hint=_ABANDONED_HINT)
+        return replace(span, state="failed", failure=failure) if failure else None
+
+    def uncacheable(self, span: Span) -> Span:
+        """Return the span of the file as failed, because the cache cannot hold its columns."""
+        problem = msg("logdir.columns_cannot_kept", f"{self.file.name}: its columns cannot be kept")
+        hint = msg("logdir.disk_cache_folder_full", "is the disk of the cache folder full?")
+        return replace(span, state="failed", summary=None, failure=Failure(problem, hint, 500))
 
     def _age_s(self, clock: Clock) -> float:
         return (clock.time_ns() - self.file.version.mtime_ns) / 1e9
