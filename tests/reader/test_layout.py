@@ -113,6 +113,26 @@ def test_names_with_ranks_of_files_that_state_none(name: str, run: str, worker: 
     assert (path.run, path.worker, path.rank) == (run, worker, rank)
 
 
+@pytest.mark.parametrize(
+    ("path", "rank", "expected"),
+    [
+        ("r/rank1/trace.json", 1, RunPath("r", "rank1", "", 1)),
+        ("rank_1/trace.json", 1, RunPath(".", "rank_1", "", 1)),
+        ("r/worker1/node7_4211.1623143089861.pt.trace.json", 1, RunPath("r", "worker1", "1623143089861", 1)),
+        ("r/exp-rank1/rank1.json", 1, RunPath("r/exp", "exp-rank1", "", 1)),
+        ("r/rank1/gpt.json", 1, RunPath("r/gpt", "rank1", "", 1)),
+        ("r/rank0/trace.json", 1, RunPath("r/rank0", "trace", "", 1)),  # the local rank of another node
+        ("r/ranks/trace.json", 1, RunPath("r/ranks", "trace", "", 1)),
+        ("r/rank1/trace.json", -1, RunPath("r/rank1", "trace", "", -1)),
+    ],
+)
+def test_a_folder_named_after_the_rank_that_its_files_state_is_a_worker(
+    path: str, rank: int, expected: RunPath
+) -> None:
+    folder, _, name = path.rpartition("/")
+    assert parse_run_path(folder, name, StatedRank(rank, 2 if rank >= 0 else -1)) == expected
+
+
 def test_a_rank_of_a_single_process_is_no_rank() -> None:
     assert parse_run_path("r", "trace_0.json", StatedRank(0, 1)).run == "r/trace_0"
 

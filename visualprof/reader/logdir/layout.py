@@ -18,6 +18,8 @@ A run is a set of processes that ran together, a worker is one of them, and a sp
 - If the file itself says which rank of how many it is, the number of that rank is left out of any name:
   `profile_0.json` and `trace_1.json` are workers of the run of their folder, `bert_0.json` and `bert_1.json` of run
   `folder/bert`.
+- A folder named after the rank that its files state, `exp/rank0/trace.json`, is a worker of the run of the folder that
+  holds it.
 - Any other file is its own run, `folder/stem`, or `folder` if both have the same name (`cnn/cnn.pt.trace.json`); a time
   stamp at its end is the span. Several such files that state different ranks are one run, the run of their folder
   (`logdir.rank_files`).
@@ -129,6 +131,7 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
     """
     if ascend := _parse_ascend_folder(folder, stated):
         return ascend
+    folder, worker_folder = _split_rank_folder(folder, stated)
     unpacked = _GZIP_ENDING.sub("", name)
     suffix = next((s for s in profile_suffixes() if unpacked.lower().endswith(s)), "")
     stem = (unpacked[: -len(suffix)] if suffix else _FORMAT_ENDING.sub("", unpacked)) or unpacked
@@ -154,8 +157,19 @@ def parse_run_path(folder: str, name: str, stated: StatedRank = NO_RANK) -> RunP
         run = folder
     else:
         run = f"{folder}/{base}" if folder else base
+    if worker_folder:
+        return RunPath(run, worker_folder, stamp, rank)
     is_rank_in_name = _find_rank(worker, NO_RANK)[0] >= 0
     return RunPath(run, worker, stamp, rank, base if by_torch and is_rank_in_name else "")
+
+
+def _split_rank_folder(folder: str, stated: StatedRank) -> tuple[str, str]:
+    """Return the folder of the run, and the name of a folder in it that holds the files of the stated rank, else ""."""
+    outer, _, name = folder.rpartition("/")
+    match = _RANK.search(name)
+    if not stated or match is None or int(match["rank"]) != stated.rank:
+        return folder, ""
+    return "/".join(filter(None, (outer, _find_rank(name, stated)[1]))), name
 
 
 def _parse_ascend_folder(folder: str, stated: StatedRank) -> RunPath | None:
