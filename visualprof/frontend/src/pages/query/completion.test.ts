@@ -1,40 +1,15 @@
 import { describe, expect, it } from "vitest";
-import { completionsAt, type Schema } from "./completion";
+import { completionsAt } from "./completion";
+import { sampleColumn, sampleSchema } from "./sample-schema";
 
-const column = (name: string) => ({
-  name,
-  type: "BIGINT",
-  kind: "ns" as const,
-  unit: "ns",
-  unit_zh: "ns",
-  definition: `${name}.`,
-  definition_zh: `${name}。`,
+const schema = sampleSchema([sampleColumn("dur"), sampleColumn("launch_delay")], {
+  name: "gap",
+  definition: "Gaps.",
+  definition_zh: "间隙。",
+  has_events: false,
+  rows: null,
+  columns: [sampleColumn("dur"), sampleColumn("cause")],
 });
-const schema: Schema = {
-  available: true,
-  reason: "",
-  hint: "",
-  max_rows: 10,
-  tables: [
-    {
-      name: "kernel",
-      definition: "Kernels.",
-      definition_zh: "核函数。",
-      has_events: true,
-      rows: null,
-      columns: [column("dur"), column("launch_delay")],
-    },
-    {
-      name: "gap",
-      definition: "Gaps.",
-      definition_zh: "间隙。",
-      has_events: false,
-      rows: null,
-      columns: [column("dur"), column("cause")],
-    },
-  ],
-  functions: [{ name: "covered", call: "covered(ts, dur)", definition: "Union.", definition_zh: "并集。" }],
-};
 
 /** The names that are offered where `|` is. */
 function offered(text: string, explicit = false): string[] {

@@ -1,37 +1,11 @@
 import { createApp, h, nextTick, ref } from "vue";
 import { beforeAll, beforeEach, describe, expect, it, vi } from "vitest";
 import { ALL_TEXTS, setLanguage } from "../../locales";
-import type { Schema } from "./completion";
 import Editor from "./editor.vue";
+import { sampleColumn, sampleSchema } from "./sample-schema";
 import type { ErrorPlace } from "./sql";
 
-const schema: Schema = {
-  available: true,
-  reason: "",
-  hint: "",
-  max_rows: 10,
-  tables: [
-    {
-      name: "kernel",
-      definition: "Kernels.",
-      definition_zh: "核函数。",
-      has_events: true,
-      rows: null,
-      columns: [
-        {
-          name: "dur",
-          type: "BIGINT",
-          kind: "ns",
-          unit: "ns",
-          unit_zh: "ns",
-          definition: "Duration.",
-          definition_zh: "持续时间。",
-        },
-      ],
-    },
-  ],
-  functions: [{ name: "covered", call: "covered(ts, dur)", definition: "Union.", definition_zh: "并集。" }],
-};
+const schema = sampleSchema([sampleColumn("dur", { definition: "Duration." })]);
 
 const sql = ref("");
 const place = ref<ErrorPlace | null>(null);

@@ -1,35 +1,16 @@
 import { afterEach, describe, expect, it } from "vitest";
 import { ALL_TEXTS, loadServerMessages, setLanguage } from "../../locales";
-import type { Schema } from "./completion";
+import { sampleColumn, sampleSchema } from "./sample-schema";
 import { localizeSchema, translateHint } from "./schema-language";
 
-const schema: Schema = {
-  available: true,
-  reason: "",
-  hint: "",
-  max_rows: 10,
-  tables: [
-    {
-      name: "kernel",
-      definition: "Kernels.",
-      definition_zh: "核函数。",
-      has_events: true,
-      rows: null,
-      columns: [
-        {
-          name: "occupancy",
-          type: "DOUBLE",
-          kind: "ratio",
-          unit: "0 to 1",
-          unit_zh: "0 到 1",
-          definition: "Estimated occupancy.",
-          definition_zh: "估计的占用率。",
-        },
-      ],
-    },
-  ],
-  functions: [{ name: "covered", call: "covered(ts, dur)", definition: "Union.", definition_zh: "并集。" }],
-};
+const schema = sampleSchema([
+  sampleColumn("occupancy", {
+    unit: "0 to 1",
+    unit_zh: "0 到 1",
+    definition: "Estimated occupancy.",
+    definition_zh: "估计的占用率。",
+  }),
+]);
 const hint = "the nearest column is occupancy of kernel: Estimated occupancy.";
 
 describe("the schema", () => {
