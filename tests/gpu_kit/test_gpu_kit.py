@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -11,9 +12,12 @@ import msgspec
 import pytest
 
 from tests.gpu_kit.gpu_trace import BUSY_MS, KERNEL_US, KERNELS, STEPS, write_gpu_trace
+from tests.views.test_plan_view import NARROW, loading, optimizing
+from tests.views.test_rules import Events, launched
 from visualprof.cli import main
 from visualprof.gpu_kit import Oracle, part, part_names
-from visualprof.gpu_kit.parts import limits
+from visualprof.gpu_kit.local_job import LATENCY
+from visualprof.gpu_kit.parts import cases, ladder, levers, limits, readings
 from visualprof.gpu_kit.proven import NOT_YET, read_reports, table
 from visualprof.gpu_kit.recording import RECORDING
 from visualprof.gpu_kit.report import JSON_NAME, MARKDOWN_NAME, checks_of, new_report
@@ -59,14 +63,74 @@ def advice_oracle(folder: Path) -> dict[str, float]:
     return {"speed-up by freezing": 1.6}  # 1.5 is within 10 %
 
 
+def write_before(folder: Path, name: str, events: Events) -> None:
+    """Write the recording of a step before its change, made on a V100."""
+    body = {"schemaVersion": 1, "deviceProperties": [NARROW], "traceEvents": events}
+    (folder / f"{name}before.{RECORDING}").write_bytes(gzip.compress(json.dumps(body).encode()))
+
+
+def levers_oracle(folder: Path) -> dict[str, float]:
+    """Return steps that tests of the plan work out: 600 us of loading, 40 launches of 10 us, 360 us of operators."""
+    events = {"workers": loading(600, 700), "CUDA graph": launched(40, 24, 4), "fused optimizer": optimizing()}
+    after_ms = {"workers": 0.701, "CUDA graph": 0.6, "fused optimizer": 0.64}
+    for name, step_events in events.items():
+        write_before(folder, f"{name}-", step_events)
+    (folder / levers.LEVERS).write_text(json.dumps({name: levers.PAIRS[name].change for name in events}))
+    values = {f"unchanged step of {name}, ms": 1.0 for name in events}
+    return values | {f"step after {name}, ms": value for name, value in after_ms.items()}
+
+
+def ladder_oracle(folder: Path) -> dict[str, float]:
+    write_before(folder, "", loading(600, 700))
+    (folder / ladder.RUNGS).write_text(json.dumps(["dataloader_workers", "mixed_precision"]))
+    return {
+        ladder.UNCHANGED: 1.0,
+        "step after 1. dataloader_workers, ms": 0.701,
+        "step after 2. mixed_precision, ms": 0.4,
+    }
+
+
+def cases_oracle(folder: Path) -> dict[str, float]:
+    results = {"digits": {"state": "succeeded", "accuracy": 0.98}, "vit": {"state": "succeeded", "accuracy": None}}
+    (folder / cases.RESULTS).write_text(json.dumps(results))
+    return {"success of digits": 1.0, "accuracy of digits": 0.98, "success of vit": 1.0}
+
+
+def readings_oracle(folder: Path) -> dict[str, float]:
+    """Return readings of 300 W for six seconds."""
+    reading = {"power_w": 300.0, "sm_mhz": 1410, "temperature_c": 60, "util": 0.99, "throttle": ["power cap"]}
+    samples = [{"t_ns": i * 10**8, **reading} for i in range(61)]
+    (folder / readings.SAMPLES).write_text(json.dumps({"samples": samples, "allocated": 4 << 30}))
+    return {
+        readings.POWER: 300.0,
+        readings.CLOCK: 1410.0,
+        readings.TEMPERATURE: 60.0,
+        readings.BUSY: 0.99,
+        readings.ENERGY: 1800.0,
+        readings.ALLOCATION: 4 << 30,
+        readings.THROTTLED: 1.0,
+    }
+
+
+def tensorrt_oracle(folder: Path) -> dict[str, float]:
+    point = {"batch": 8, "p50_ns": 1_250_000}
+    (folder / "points.jsonl").write_text(json.dumps(point) + "\n")
+    return {LATENCY: 1.25}
+
+
 # Answers worked out by hand, of parts that need a GPU or an idle machine. The others were recorded on a CPU.
 BY_HAND = {
     "advice": advice_oracle,
+    "cases": cases_oracle,
     "compiled": kernel_oracle,
     "cuda_graphs": kernel_oracle,
+    "ladder": ladder_oracle,
+    "levers": levers_oracle,
     "memory_snapshot": snapshot_oracle,
     "peaks": peaks_oracle,
+    "readings": readings_oracle,
     "streams": streams_oracle,
+    "tensorrt": tensorrt_oracle,
 }
 
 
@@ -158,3 +222,28 @@ def test_the_table_of_the_documentation_is_that_of_the_reports() -> None:
     generated = table(read_reports(RECORDED.glob("*.json")))
     assert generated in page.read_text("utf-8")
     assert NOT_YET in generated
+
+
+def test_a_reading_of_nvidia_smi_names_throttling_and_an_incomplete_one_is_left_out() -> None:
+    assert readings._smi_row("299.71, 1410, 61, 100, 0x0000000000000004") == [299.71, 1410, 61, 100, 1]
+    assert readings._smi_row("60.10, 345, 33, 0, 0x0000000000000001") == [60.1, 345, 33, 0, 0]  # idle
+    assert readings._smi_row("60.10, 345, 3") == []
+    assert readings._smi_row("[N/A], 345, 33, 0, 0x0") == []
+
+
+def test_a_case_that_fails_on_the_device_fails_the_part(tmp_path: Path) -> None:
+    oracle = Oracle(values=cases_oracle(tmp_path))
+    results = json.loads((tmp_path / cases.RESULTS).read_text())
+    results["vit"]["state"] = "failed"
+    (tmp_path / cases.RESULTS).write_text(json.dumps(results))
+    (tmp_path / ORACLE).write_bytes(msgspec.json.encode(oracle))
+    failed = [check.name for check in replay_part("cases", tmp_path).checks if not check.passed]
+    assert failed == ["success of vit"]
+    assert cases.shipped_cases() == ["bert", "detector", "digits", "llm", "resnet50", "vit"]
+
+
+def test_a_lever_that_the_plan_does_not_offer_has_no_forecast(tmp_path: Path) -> None:
+    write_before(tmp_path, "channels last-", loading(600, 700))
+    (tmp_path / levers.LEVERS).write_text(json.dumps({"channels last": "channels_last"}))
+    oracle = Oracle(values={"step after channels last, ms": 0.9})
+    assert levers.read(tmp_path, oracle) == {}

@@ -23,6 +23,26 @@ def cnn(accelerator: Accelerator, batch: int = 32, **optimizer_options: Any) -> 
     return model, training_step(accelerator, model, images, **optimizer_options)
 
 
+def wide_cnn(accelerator: Accelerator, *, channels_last: bool) -> Step:
+    """Return a training step in bf16 of a network of wide convolutions, in one of two memory formats."""
+    torch = accelerator.torch
+    layers = [layer for width in (3, 128, 128, 128) for layer in (torch.nn.Conv2d(width, 128, 3), torch.nn.ReLU())]
+    layout = torch.channels_last if channels_last else torch.contiguous_format
+    model = torch.nn.Sequential(*layers).to(accelerator.kind, memory_format=layout)
+    images = torch.rand(64, 3, 64, 64, device=accelerator.kind).to(memory_format=layout)
+    return training_step(accelerator, model, images, autocast=True)
+
+
+def linear_layers(
+    accelerator: Accelerator, width: int, depth: int, rows: int, *, autocast: bool = False, **optimizer_options: Any
+) -> Step:
+    """Return a training step of linear layers."""
+    torch = accelerator.torch
+    model = torch.nn.Sequential(*(torch.nn.Linear(width, width) for _ in range(depth))).to(accelerator.kind)
+    inputs = torch.rand(rows, width, device=accelerator.kind)
+    return training_step(accelerator, model, inputs, autocast=autocast, **optimizer_options)
+
+
 def transformer(accelerator: Accelerator, batch: int = 16, autocast: bool = False) -> tuple[Any, Step]:
     """Return a transformer encoder and its training step."""
     nn = accelerator.torch.nn
@@ -46,9 +66,9 @@ class SlowRows:
         return 0
 
 
-def slow_batches(accelerator: Accelerator, delay_s: float) -> Iterator[Any]:
-    """Return batches of a DataLoader without workers, each of which takes `delay_s` seconds."""
-    return iter(accelerator.torch.utils.data.DataLoader(SlowRows(delay_s), 1))
+def slow_batches(accelerator: Accelerator, delay_s: float, workers: int = 0) -> Iterator[Any]:
+    """Return batches of a DataLoader, each of which takes `delay_s` seconds of a worker, or of the training loop."""
+    return iter(accelerator.torch.utils.data.DataLoader(SlowRows(delay_s), 1, num_workers=workers))
 
 
 def training_step(

@@ -29,7 +29,7 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     if provider not in runtime.get_available_providers():
         raise Skip(f"ONNX Runtime has no provider for {accelerator.kind}")
     model = folder / "model.onnx"
-    _write_model(model)
+    write_model(model)
     before_ms = _loop_ms(runtime, provider, model)
     result = run_job(accelerator, model, "onnxruntime", folder / "job", [Input("x", "float32", ["batch", WIDTH])])
     after_ms = _loop_ms(runtime, provider, model)
@@ -44,7 +44,7 @@ def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     return dict.fromkeys(oracle.values, median_latency_ms(folder))
 
 
-def _write_model(path: Path) -> None:
+def write_model(path: Path) -> None:
     """Write a model of linear layers."""
     import numpy as np
     import onnx

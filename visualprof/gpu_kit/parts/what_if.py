@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable
 from pathlib import Path
-
-import msgspec
 
 from visualprof.gpu_kit import Oracle
 from visualprof.gpu_kit.accelerator import Accelerator
-from visualprof.gpu_kit.answers import answer
 from visualprof.gpu_kit.local_job import limit_threads
 from visualprof.gpu_kit.models import Step, cnn, slow_batches
-from visualprof.gpu_kit.recording import RECORDING, record_steps
+from visualprof.gpu_kit.pairs import Pair, forecast, record_pairs
+from visualprof.gpu_kit.recording import RECORDING
 from visualprof.reader import read_trace
 
 TITLE = "forecasts of changes"
@@ -25,54 +21,21 @@ LOADING_S, HOST_WORK = 0.02, "augment"
 CHANGES = "changes.json"
 
 
-class Pair(msgspec.Struct):
-    """A step before and after a change.
-
-    Attributes:
-        change: The change, in the words of `visualprof whatif`.
-        before: Makes the step before the change.
-        after: Makes the step after it.
-    """
-
-    change: str
-    before: Callable[[Accelerator], Step]
-    after: Callable[[Accelerator], Step]
-
-
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
     """Record each step before and after its change."""
     limit_threads(accelerator)
-    values: dict[str, float] = {}
-    figures: dict[str, float] = {}
-    files: list[str] = []
-    changes: dict[str, str] = {}
-    for name, pair in PAIRS.items():
-        before = _recorded(accelerator, folder, pair.before(accelerator), f"{name}-before")
-        after = _recorded(accelerator, folder, pair.after(accelerator), f"{name}-after")
-        values |= {f"step after {name}, ms": after, f"unchanged step of {name}, ms": before}
-        figures[f"gain of {name}"] = 1 - after / before
-        files += [f"{name}-before.{RECORDING}", f"{name}-after.{RECORDING}"]
-        changes[name] = pair.change
-    (folder / CHANGES).write_text(json.dumps(changes))
-    return Oracle(values=values, figures=figures, files=[*files, CHANGES])
+    recorded = record_pairs(accelerator, folder, PAIRS)
+    (folder / CHANGES).write_text(json.dumps({name: pair.change for name, pair in PAIRS.items()}))
+    recorded.files.append(CHANGES)
+    return recorded
 
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the forecasts from the recordings before the changes, and the replayed steps without a change."""
     values: dict[str, float] = {}
     for name, change in json.loads((folder / CHANGES).read_text("utf-8")).items():
-        step = answer(read_trace(folder / f"{name}-before.{RECORDING}"), "whatif", change=change).step
-        values[f"unchanged step of {name}, ms"] = step.simulated_ns / 1e6
-        if step.predicted_ns is not None:
-            values[f"step after {name}, ms"] = step.predicted_ns / 1e6
+        values |= forecast(read_trace(folder / f"{name}-before.{RECORDING}"), name, change)
     return {name: values[name] for name in oracle.values if name in values}
-
-
-def _recorded(accelerator: Accelerator, folder: Path, step: Step, name: str) -> float:
-    """Record a step; return its duration by the clock in milliseconds, while it was recorded."""
-    figures = record_steps(accelerator, folder, step, memory=False).figures
-    shutil.move(folder / RECORDING, folder / f"{name}.{RECORDING}")
-    return figures["step while recording, ms"]
 
 
 def _plain(accelerator: Accelerator) -> Step:
