@@ -64,3 +64,20 @@ def test_an_unreadable_rank_is_reported_and_skipped(ranks: Path, capfd: pytest.C
     assert "left out" in err
     assert "rank1" in err
     assert set(json.loads(out)["ranks"]["columns"]["worker"]) == {"rank0.pt.trace.json.gz", "rank2.pt.trace.json.gz"}
+
+
+def test_an_error_names_the_worker_that_has_data_for_the_view(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
+    place = {"ph": "X", "pid": 1, "tid": 1, "ts": 0, "dur": 5}
+    operator = {**place, "cat": "cpu_op", "name": "aten::mm"}
+    kernel = {**place, "cat": "kernel", "name": "gemm", "pid": 0, "tid": 7, "args": {"device": 0, "stream": 7}}
+    for rank, event in enumerate((operator, operator, kernel)):
+        text = json.dumps({"schemaVersion": 1, "traceEvents": [event]})
+        (tmp_path / f"rank{rank}.json").write_text(text)
+    assert main(["view", "kernel", str(tmp_path)]) == 2
+    assert "Hint: The worker rank2 has it: add --worker rank2" in capfd.readouterr().err
+    (tmp_path / "rank2.json").write_text("{")
+    assert main(["view", "kernel", str(tmp_path)]) == 2
+    assert "Hint: It has data for: overview" in capfd.readouterr().err

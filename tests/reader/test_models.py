@@ -130,6 +130,7 @@ def test_mge_inputs_and_outputs_have_shapes() -> None:
     (sink,) = [n for n in model.nodes if n.kind == "output"]
     assert (source.name, model.values[source.outputs[0]].shape) == ("data", (2, 1, 32, 32))
     assert (sink.name, model.values[sink.inputs[0]].shape) == ("out", (2, 10))
+    assert model.values[source.outputs[0]].bytes == 2 * 32 * 32 * 4
 
 
 def _graphs(graph: Any) -> Iterator[Any]:

@@ -11,6 +11,7 @@ import argparse
 import atexit
 import gc
 import os
+import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -19,12 +20,14 @@ from typing import TYPE_CHECKING, Any
 from visualprof.cli import _step_range, _warnings
 from visualprof.cli._subjects import subject_of
 from visualprof.cli._worker_files import WorkerFile, file_of, files_of, open_worker, skipped_files
-from visualprof.errors import BadParameter, MissingData
+from visualprof.errors import BadParameter, MissingData, VisualprofError
 
 if TYPE_CHECKING:
     from visualprof.reader.trace import Trace
     from visualprof.views import RunView, View
     from visualprof.views.answers.table import Answer
+
+MAX_OTHER_WORKERS = 8  # that an error looks at
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -103,7 +106,7 @@ def run(args: argparse.Namespace) -> int:
     warnings = _warnings_of(args.path, workers, file if chosen.subject == "trace" else None)
     if answer is None:
         _warnings.print_warnings(warnings, strict=False)
-        raise _no_data(file, args.view)
+        raise _no_data(file, args.view, workers)
     print_answer(answer, args, warnings)
     _warnings.print_warnings(warnings, args.strict)
     return 0
@@ -140,15 +143,27 @@ def _answer_of_run(
     return _answers({chosen.name: (chosen, params)}, workers, file).get(chosen.name)
 
 
-def _no_data(file: WorkerFile, view: str) -> MissingData:
-    """Return the error for a file without data for a view, with the views that it has data for."""
+def _no_data(file: WorkerFile, view: str, workers: list[tuple[str, list[WorkerFile]]]) -> MissingData:
+    """Return the error for a file without data for a view: with another worker that has data, or with other views."""
     from visualprof.views import all_views
 
     trace = open_worker(file)
     if len(trace.events) == 0:
         return _without_events(file)
-    names = ", ".join(v.name for v in all_views() if v.subject == "trace" and v.needs(trace)) or "no view"
-    return MissingData(f"{file.path.name} has no data for the view {view!r}", f"it has data for: {names}")
+    views = {v.name: v for v in all_views() if v.subject == "trace"}
+    others = [(name, spans[0]) for name, spans in workers if spans and file not in spans][:MAX_OTHER_WORKERS]
+    better = next((name for name, other in others if view in views and _has_data(other, views[view])), "")
+    names = ", ".join(name for name, v in views.items() if v.needs(trace)) or "no view"
+    hint = f"the worker {better} has it: add --worker {shlex.quote(better)}" if better else f"it has data for: {names}"
+    return MissingData(f"{file.path.name} has no data for the view {view!r}", hint)
+
+
+def _has_data(file: WorkerFile, view: View) -> bool:
+    """Return whether a file can be read and has data for a view."""
+    try:
+        return view.needs(open_worker(file))
+    except VisualprofError:
+        return False
 
 
 def without_work(file: WorkerFile, purpose: str) -> MissingData:

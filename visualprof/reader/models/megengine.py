@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 
 from visualprof.messages import msg
-from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, split_scopes
+from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Value, split_scopes, tensor_bytes
 from visualprof.reader.models import ModelFormat
 from visualprof.reader.models.megengine_parameters import operator_parameters
 from visualprof.reader.source import Source
@@ -147,9 +147,9 @@ def _add_operator(builder: ModelBuilder, operator: _Table) -> None:
     tensors = operator.tables(11)
     for row, tensor in zip(outputs, tensors, strict=False):
         value = _value(tensor)
-        builder.replace_value(
-            row, Value(builder.value_at(row).name or value.name, value.dtype, value.shape, tensor.size(6))
-        )
+        # The file has no data of inputs
+        size = tensor_bytes(value.dtype, value.shape) if kind in INPUT_TYPES else tensor.size(6)
+        builder.replace_value(row, Value(builder.value_at(row).name or value.name, value.dtype, value.shape, size))
     placed = "(" not in name  # else MegEngine created it and named it after its inputs
     scope = split_scopes(name, ".")[0] if placed else ()
     attributes = operator_parameters(operator.number(3, "<B"), operator.table(4))
