@@ -8,12 +8,13 @@ import msgspec
 import numpy as np
 
 from visualprof.reader.trace import Trace
-from visualprof.reader.trace.heap import NO_TIME, Heap
+from visualprof.reader.trace.heap import NO_TIME, Heap, is_at
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.heap.block_filter import BlockFilter, filter_of
+from visualprof.views.measure.heap.block_filter import BlockFilter, filter_of, filtered_blocks
 from visualprof.views.measure.heap.call_tree import flame_nodes
+from visualprof.views.measure.heap.changes import MomentChangeColumns, moment_changes
 from visualprof.views.measure.heap.choice import choose_device, choose_entry, heap_of
 from visualprof.views.measure.heap.growth import find_growth, step_entries
 from visualprof.views.measure.heap.holders import select_blocks
@@ -47,6 +48,7 @@ class SnapshotParams(Params, BlockFilter):
         device: Number of the device; "" for the device with the most reserved memory.
         at: The moment: `peak` (of the step, if a step is given), `oom` (the last failed allocation, or the end if none
             failed), `end`, the name of a step (its peak), or the number of an entry, counted from 0 on the device.
+        base_at: A moment to compare with, like `at`; "" for none. `changes` then shows the differences.
         by: Property by which memory is grouped.
         first: First entry of a range. `alive` and `calls` then show the blocks allocated in the range.
         last: Last entry of the range.
@@ -55,6 +57,7 @@ class SnapshotParams(Params, BlockFilter):
 
     device: str = ""
     at: str = "peak"
+    base_at: str = ""
     by: GroupBy = "line"
     first: int | None = None
     last: int | None = None
@@ -176,6 +179,8 @@ class SnapshotAnswer(Answer, kw_only=True):
         largest_free_bytes: The largest free piece.
         rounding_bytes: Bytes of blocks beyond the requested ones.
         before_history_bytes: Requested bytes of blocks that are older than the history.
+        base_entry: Number of the entry to compare with; None if none was requested.
+        delta_bytes: Increase of the requested bytes since then, of blocks that meet the conditions.
     """
 
     device: kinds.Identifier
@@ -192,8 +197,11 @@ class SnapshotAnswer(Answer, kw_only=True):
     largest_free_bytes: kinds.Size
     rounding_bytes: kinds.Size
     before_history_bytes: kinds.Size
+    base_entry: kinds.Identifier | None
+    delta_bytes: kinds.Size | None
     failure: FailureAnswer | None
     alive: Table[AliveColumns]
+    changes: Table[MomentChangeColumns]
     calls: Table[CallTreeColumns]
     segments: Table[SegmentColumns]
     growth: Table[GrowthColumns]
@@ -222,6 +230,8 @@ def compute(trace: Trace, params: SnapshotParams) -> SnapshotAnswer:
     has_time = first <= entry < end and bool((times != NO_TIME).all())
     selected = select_blocks(trace, device, conditions, str(entry - first), params.first, params.last)
     alive, groups = holder_table(trace, device, conditions, selected, params.by)
+    base_entry = choose_entry(trace, device, params.base_at) if params.base_at else None
+    changes, delta_bytes = _changes(trace, params, device, entry, base_entry)
     return SnapshotAnswer(
         device=device,
         devices=heap.tables.device.tolist(),
@@ -237,13 +247,28 @@ def compute(trace: Trace, params: SnapshotParams) -> SnapshotAnswer:
         largest_free_bytes=sums.largest_free,
         rounding_bytes=sums.rounding,
         before_history_bytes=int(heap.blocks.requested[older].sum()),
+        base_entry=None if base_entry is None else base_entry - first,
+        delta_bytes=delta_bytes,
         failure=_failure(trace, device, int(failures[-1])) if len(failures) else None,
         alive=Table(columns=alive, total_rows=groups),
+        changes=Table(columns=changes),
         calls=Table(columns=call_tree_columns(trace, flame_nodes(trace, selected, params.inverted))),
         segments=_segments(trace, heap, now),
         growth=Table(columns=_growth(trace, heap, device)),
         curve=Table(columns=_curve(heap, device)),
     )
+
+
+def _changes(
+    trace: Trace, params: SnapshotParams, device: int, entry: int, base_entry: int | None
+) -> tuple[MomentChangeColumns, int | None]:
+    """Return the changes since the first moment, and the increase of all requested bytes; no rows without one."""
+    blocks, rows = heap_of(trace).blocks, filtered_blocks(trace, device, filter_of(params))
+    if base_entry is None:
+        return moment_changes(trace, rows[:0], rows[:0], params.by), None
+    base, new = (rows[is_at(blocks.born[rows], blocks.died[rows], at)] for at in (base_entry, entry))
+    increase = int(blocks.requested[new].sum() - blocks.requested[base].sum())
+    return moment_changes(trace, base, new, params.by), increase
 
 
 def _segments(trace: Trace, heap: Heap, now: Moment) -> Table[SegmentColumns]:

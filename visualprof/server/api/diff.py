@@ -96,7 +96,7 @@ class Diffs(Resource):
         span = self._visible.listing().find(run, worker, span_id)
         summary = require_summary(self._logdir, span)
         params = SIDE.parse({"view": query.view, "step": step, "group": query.group})
-        if "overview" not in summary.views:
+        if not {"overview", "snapshot"} & set(summary.views):
             raise MissingData(
                 msg("server.nothing_could_compared", f"{span.log_file.name} has nothing that could be compared"),
                 msg("server.compare_another_run", "compare another run"),

@@ -174,8 +174,8 @@ class _Spent(NamedTuple):
 
 
 def needs(trace: Trace) -> bool:
-    """Whether the trace has any work that can fill a step."""
-    return not trace.events.category_mask(*INSUFFICIENT_CATEGORIES).all()
+    """Whether the trace has any work that can fill a step, or is a memory snapshot."""
+    return trace.heap is not None or not trace.events.category_mask(*INSUFFICIENT_CATEGORIES).all()
 
 
 def compute(trace: Trace, params: SideParams) -> Side:
@@ -223,11 +223,20 @@ def _steps(trace: Trace) -> tuple[Trace, StepWindows, Sequence[ServingStep | Non
 
     Iterations of generation loops without annotations count as steps.
     """
+    if trace.heap is not None and not len(trace.steps):
+        return trace, _whole_history(trace), None
     server = None if len(trace.steps) else serving_steps(trace)
     if server is None:
         return trace, step_windows(trace), step_loads(trace)
     windows = step_windows(server.trace)
     return server.trace, replace(windows, phases=_phases(server.loads, windows)), server.loads
+
+
+def _whole_history(trace: Trace) -> StepWindows:
+    """Return one step over all entries of a memory snapshot."""
+    start, end = np.array([trace.events.ts.min(initial=0)]), np.array([trace.events.ts.max(initial=0)])
+    spans = np.stack((start, end), axis=1)
+    return StepWindows(names=("0",), start=start, end=end, index=np.array([-1]), host_spans=spans, phases=(None,))
 
 
 def _phases(loads: Sequence[ServingStep], windows: StepWindows) -> tuple[Phase, ...]:

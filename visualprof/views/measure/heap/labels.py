@@ -66,6 +66,16 @@ def _compute_labels(trace: Trace, by: GroupBy) -> BlockLabels:
     return BlockLabels(label_of_stack[heap.blocks.stack], list(numbers))
 
 
+def place_name(line: str) -> str:
+    """Return the file and the function of a label of `by=line`, without the folder and the number of the line.
+
+    These remain if the program is installed elsewhere, or if lines are added above.
+    """
+    path, _, function = line.rpartition(" ")
+    file = path.rpartition(":")[0].replace("\\", "/").rpartition("/")[2]
+    return f"{file} {function}" if file else function
+
+
 def pool_name(heap: Heap, row: int) -> str | None:
     """Return `default`, or the two numbers of a private pool; `None` if the pool is unknown."""
     if row < 0:

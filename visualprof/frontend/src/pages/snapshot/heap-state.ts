@@ -15,6 +15,8 @@ export interface HeapState {
   device: WritableComputedRef<string>;
   /** The moment: an entry, or its name. */
   at: ComputedRef<string>;
+  /** The moment to compare with; "" for none. */
+  baseAt: ComputedRef<string>;
   /** Conditions of the blocks. */
   filter: ComputedRef<Query>;
   /** Whether a condition applies. */
@@ -43,6 +45,7 @@ export function useHeapState(): HeapState {
   return {
     device,
     at,
+    baseAt: computed(() => queryValue("base_at") ?? ""),
     filter,
     filtered: computed(() => Object.values(filter.value).some((value) => value !== null)),
     range,
