@@ -11,13 +11,13 @@ import os
 import shutil
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from uuid import uuid4
 
 import pytest
 
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _FOLDERS = ("/usr/lib/postgresql/17/bin", "/usr/lib/postgresql/16/bin", "/usr/lib/postgresql/15/bin")
 _NAMES = itertools.count()
+_filling = threading.Lock()
 _SET = "-c fsync=off -c full_page_writes=off -c listen_addresses= -c max_connections=400"
 
 
@@ -160,14 +161,9 @@ def _open_from_template(url: str, file: Path, *options: Any) -> Database:
     """Open a database; a new file is a copy of a template, because creating its tables takes most of the time."""
     from visualprof.remote.queue.store.postgresql import open_database
 
-    if not url and not file.exists():
-        copy = file.with_name(f".{uuid4().hex}")
-        with suppress(OSError):  # opening the database reports an unusable folder
-            try:
-                copy.write_bytes(_template())
-                os.link(copy, file)  # another server may have created it
-            finally:
-                copy.unlink(missing_ok=True)
+    with _filling, suppress(OSError):  # opening the database reports an unusable file
+        if not url and not file.stat().st_size:  # a queue has created an empty file
+            file.write_bytes(_template())
     return open_database(url, file, *options)
 
 

@@ -210,7 +210,7 @@ ANYTHING = st.recursive(
 
 
 @pytest.mark.long
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(st.data())
 @pytest.mark.slow
 def test_any_arguments_are_answered_or_refused(assistant: Assistant, data: st.DataObject) -> None:

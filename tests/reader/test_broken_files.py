@@ -360,7 +360,9 @@ _events = st.lists(
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+)
 @given(_events, st.sampled_from(["schemaVersion", "metadata", "span_indx", "other"]))
 def test_any_list_of_objects_gives_a_sound_trace(tmp_path: Path, entries: list[Any], key: str) -> None:
     path = tmp_path / "any.json"
