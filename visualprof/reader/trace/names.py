@@ -22,4 +22,4 @@ def check_names(texts: Sequence[str], ids: Rows, check: Callable[[str], bool]) -
     distinct_ids: list[int] = np.flatnonzero(holds).tolist()
     for i in distinct_ids:
         holds[i] = check(texts[i])
-    return holds[ids]
+    return holds[ids] if holds.any() else np.zeros(len(ids), bool)

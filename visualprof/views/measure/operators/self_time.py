@@ -78,9 +78,10 @@ def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
         total = covered_ns(own_spans, events.ts[track_rows], events.end[track_rows])
         nested_ns, is_nested = _nested_times(events.parent, track_rows, total)
         self_ns = np.maximum(total - nested_ns, 0)
-        rows.append(track_rows[self_ns > 0])
-        times.append(self_ns[self_ns > 0])
-        roots = np.append(roots, track_rows[~is_nested])
+        with_time = np.flatnonzero(self_ns > 0)
+        rows.append(track_rows[with_time])
+        times.append(self_ns[with_time])
+        roots = np.append(roots, track_rows[np.flatnonzero(~is_nested)])
     outside = span_length(subtract(spans, union(events.ts[roots], events.end[roots])))
     return SelfTimes(np.concatenate(rows), np.concatenate(times), outside)
 

@@ -16,6 +16,7 @@ from visualprof.reader.trace import UNNAMED, Category, Floats, Ints, Mask, Rows,
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.columns.groups import distinct, is_in
 from visualprof.views.measure.columns.intervals import covered_ns, union
+from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.answer_names import trace_short_names
 from visualprof.views.measure.launches.launch import DEVICE_CATEGORIES, device_calls, is_operator, launches
 from visualprof.views.measure.replay.build import COPY_CALL, NONBLOCKING_CALL_NS
@@ -243,22 +244,23 @@ def _shortened_edges(
     trace: Trace, graph: WaitGraph, change: Change, is_host: Mask, first_node: int
 ) -> tuple[Ints, Floats]:
     """Return the edges along threads that a change of some thread time shortens, and by how much."""
-    events, nodes, edges, kept_ns, reduction = trace.events, graph.nodes, graph.edges, 0, 1 - change.factor
+    events, kept_ns, reduction = trace.events, 0, 1 - change.factor
     if change.action == "pinned":
         kept_ns, reduction = NONBLOCKING_CALL_NS, 1.0
     shortened: list[Ints] = [np.zeros(0, np.int64)]
     shortened_ns: list[Floats] = [np.zeros(0)]
-    host_rows = np.flatnonzero(is_host & (events.dur > kept_ns))
+    host_rows = np.flatnonzero(is_host)
+    host_rows = host_rows[events.dur[host_rows] > kept_ns]
     for tracks, group_edges in zip(graph.group_tracks, graph.host_edges, strict=True):
         rows = host_rows[is_in(events.track[host_rows], tracks)]
         if not len(rows):
             continue
         spans = union(events.ts[rows] + kept_ns, events.end[rows]) - trace.span_ns[0]
-        start, end = nodes.time[edges.src[group_edges]], nodes.time[edges.dst[group_edges]]
-        covered = covered_ns(spans, start, end)
-        is_shortened = (covered > 0) & (edges.dst[group_edges] > first_node)
-        shortened.append(group_edges[is_shortened])
-        shortened_ns.append((reduction * covered[is_shortened]).astype(np.float64))
+        covered = covered_ns(spans, group_edges.start, group_edges.end)
+        covered_edges = np.flatnonzero(covered > 0)
+        covered_edges = covered_edges[graph.edges.dst[group_edges.rows[covered_edges]] > first_node]
+        shortened.append(group_edges.rows[covered_edges])
+        shortened_ns.append((reduction * covered[covered_edges]).astype(np.float64))
     return np.concatenate(shortened), np.concatenate(shortened_ns)
 
 
@@ -268,8 +270,7 @@ def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:
     no_events = np.zeros(len(events), bool)
     short = trace_short_names(trace)
     named = [change.matches(name) or change.matches(short.get(name, "")) for name in trace.strings]
-    is_named = np.array(named, bool)[events.name]
-    is_thread_time = trace.track_mask(TrackKind.THREAD) & (events.dur > 0)
+    has_name = np.array(named, bool)
     work, call, _ = device_calls(trace)
     if change.action == "pinned":
         is_pageable = np.array([PAGEABLE_COPY in name for name in trace.strings], bool)[events.name[work]]
@@ -277,25 +278,38 @@ def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:
         is_host[call[is_pageable & (call >= 0)]] = True
         return no_events, is_host
     if change.target in DEVICE_TARGETS:
-        is_on_device = (
-            is_named & events.category_mask(*DEVICE_TARGETS[change.target]) & trace.track_mask(TrackKind.STREAM)
-        )
+        is_on_device = np.array(no_events)
+        rows = _device_rows(trace)
+        rows = rows[has_name[events.name[rows]] & is_in(events.category[rows], DEVICE_TARGETS[change.target])]
+        is_on_device[rows] = True
         # If no collective runs on a device, collectives are work of threads.
         only_on_threads = change.target == "collective" and not (events.category[work] == Category.COMM).any()
-        return is_on_device, is_named & is_thread_time & (
-            events.category == Category.COMM
-        ) if only_on_threads else no_events
+        if not only_on_threads:
+            return is_on_device, no_events
+        return is_on_device, has_name[events.name] & _is_thread_time(trace) & (events.category == Category.COMM)
     if change.target == "host":
-        return no_events, is_named & is_thread_time
+        return no_events, has_name[events.name] & _is_thread_time(trace)
     if change.target == "dataloader":
-        return no_events, is_thread_time & (events.category == Category.DATALOADER)
+        return no_events, _is_thread_time(trace) & (events.category == Category.DATALOADER)
     if change.target == "launch":
         is_host = np.array(no_events)
         is_host[call[call >= 0]] = True
         return no_events, is_host
-    is_affected = is_named & is_operator(trace)
+    is_affected = has_name[events.name] & is_operator(trace)
     is_owned = np.array(no_events)
     launched = launches(trace)
     sites = np.where(launched.site != launched.issuer, launched.site, call)  # for captured graphs, their operators
     is_owned[work[nearest_ancestor(events.parent, is_affected, sites) >= 0]] = True
     return is_owned, is_affected
+
+
+@cached_on_trace
+def _is_thread_time(trace: Trace) -> Mask:
+    """Return, per event, whether it takes time of a thread."""
+    return trace.track_mask(TrackKind.THREAD) & (trace.events.dur > 0)
+
+
+@cached_on_trace
+def _device_rows(trace: Trace) -> Rows:
+    """Return the events on streams of devices."""
+    return np.flatnonzero(trace.track_mask(TrackKind.STREAM))

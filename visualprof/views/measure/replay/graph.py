@@ -60,6 +60,20 @@ class Dependencies(msgspec.Struct, frozen=True, dict=True):
         return np.append(0, np.cumsum(np.bincount(self.dst)))
 
 
+class HostEdges(msgspec.Struct, frozen=True):
+    """Edges along the threads of one thread group.
+
+    Attributes:
+        rows: (h,) edges, ascending.
+        start: (h,) measured time of the earlier node in ns.
+        end: (h,) measured time of the later node in ns.
+    """
+
+    rows: Ints
+    start: Ints
+    end: Ints
+
+
 class WaitGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """A recording as nodes that wait for each other.
 
@@ -85,12 +99,13 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     unexplained_ns: int
 
     @cached_property
-    def host_edges(self) -> list[Ints]:
+    def host_edges(self) -> list[HostEdges]:
         """Edges along the threads of each thread group."""
-        is_host = self.edges.kind <= DEPENDENCY_KINDS.index("call")
-        edges = np.flatnonzero(is_host)
-        thread_group = self.nodes.thread_group[self.edges.dst[edges]]
-        return [edges[thread_group == number] for number in range(len(self.group_tracks))]
+        time, src, dst = self.nodes.time, self.edges.src, self.edges.dst
+        edges = np.flatnonzero(self.edges.kind <= DEPENDENCY_KINDS.index("call"))
+        thread_group = self.nodes.thread_group[dst[edges]]
+        groups = [edges[thread_group == number] for number in range(len(self.group_tracks))]
+        return [HostEdges(rows, time[src[rows]], time[dst[rows]]) for rows in groups]
 
 
 class Replay(msgspec.Struct, frozen=True):
