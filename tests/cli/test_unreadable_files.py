@@ -31,7 +31,7 @@ def files(tmp_path: Path) -> Path:
     folder.mkdir()
     (folder / "good.json").write_bytes(ranged_trace())
     (folder / "empty.json").write_text('{"schemaVersion": 1, "traceEvents": []}')
-    (folder / "model.gguf").write_bytes(b"GGUF\x03\0\0\0" * 100)
+    (folder / "model.ort").write_bytes(b"\x18\0\0\0ORTM" * 100)
     (folder / "pointer.json").write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 123\n")
     (folder / "frame.pickle").write_bytes(pickle.dumps({"weights": [1.0]}))
     database(folder / "old.nvvp", "CUPTI_ACTIVITY_KIND_KERNEL")
@@ -42,7 +42,7 @@ def files(tmp_path: Path) -> Path:
 @pytest.mark.parametrize(
     ("name", "problem", "hint"),
     [
-        ("model.gguf", "llama.cpp (GGUF)", "Export the model"),
+        ("model.ort", "ONNX Runtime (.ort)", "Export the model"),
         ("pointer.json", "a Git LFS pointer", "git lfs pull"),
         ("frame.pickle", "a Python pickle", "never opens them"),
         ("old.nvvp", "a database of nvprof", "Nsight Systems"),

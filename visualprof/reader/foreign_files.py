@@ -228,7 +228,6 @@ def _weights_of(kind: str) -> Description:
 def _weights(name: str, head: bytes) -> Description | None:
     """Describe models and weights by magic bytes."""
     for start, magic, kind in (
-        (0, b"GGUF", "llama.cpp (GGUF)"),
         (0, b"\x89HDF\r\n\x1a\n", "HDF5 (Keras .h5)"),
         (4, b"ORTM", "ONNX Runtime (.ort)"),
         (0, b"ML\xefR", "MLIR bytecode"),
@@ -240,8 +239,6 @@ def _weights(name: str, head: bytes) -> Description | None:
         return Description(msg("reader.numpy_array", "an array of NumPy (.npy)"))
     if re.match(rb"....ET\d\d", head, re.DOTALL):
         return _weights_of("ExecuTorch (.pte)")
-    if re.match(rb".{6}\x00\x00\{\s*\"", head, re.DOTALL):
-        return _weights_of("safetensors")
     if name.lower().endswith(".pb") and _TENSOR_FIELDS.match(head):
         return Description(
             msg("reader.onnx_tensor", "a tensor of ONNX (TensorProto), such as test data, not a model"),
@@ -326,13 +323,8 @@ def _profiler_text(name: str, head: bytes) -> Description | None:
 
 
 def _report(name: str, head: bytes) -> Description | None:
-    """Describe reports of runtimes and load generators, which have no events."""
+    """Describe reports of load generators, which have no events."""
     del name
-    if re.match(rb"\s*\{", head) and b'"Layers"' in head and (b'"LayerType"' in head or b'"Bindings"' in head):
-        return Description(
-            msg("reader.tensorrt_layer_information", "layer information of a TensorRT engine, which is not read"),
-            msg("reader.record_tensorrt_profile", "record times of layers: trtexec --exportProfile=profile.json"),
-        )
     if is_serving_result(head):
         return Description(
             msg("reader.serving_load_test", "the result of a load generator, a report without events"),
