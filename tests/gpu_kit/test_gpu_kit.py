@@ -11,14 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
+from tests.conftest import answer
 from tests.gpu_kit.gpu_trace import BUSY_MS, KERNEL_US, KERNELS, STEPS, write_gpu_trace
 from tests.views.test_plan_view import NARROW, loading, optimizing
 from tests.views.test_rules import Events, launched
 from visualprof.cli import main
 from visualprof.gpu_kit import Oracle, part, part_names
 from visualprof.gpu_kit.local_job import LATENCY
-from visualprof.gpu_kit.parts import cases, ladder, levers, limits, readings
+from visualprof.gpu_kit.parts import cases, costliest, ladder, levers, limits, readings
 from visualprof.gpu_kit.proven import NOT_YET, read_reports, table
+from visualprof.gpu_kit.raw_trace import call_times_ms
 from visualprof.gpu_kit.recording import RECORDING
 from visualprof.gpu_kit.report import JSON_NAME, MARKDOWN_NAME, checks_of, new_report
 from visualprof.gpu_kit.runner import ORACLE, replay_part, run_kit
@@ -96,6 +98,19 @@ def cases_oracle(folder: Path) -> dict[str, float]:
     return {"success of digits": 1.0, "accuracy of digits": 0.98, "success of vit": 1.0}
 
 
+def costliest_oracle(folder: Path) -> dict[str, float]:
+    device = {"host_ns": 50_000, "device_ns": 400_000, "calls": 10}
+    host = {"host_ns": 90_000, "device_ns": None, "calls": 10}
+    replays = {
+        "aten::addmm": {"recorded": device, "median_ns": 410_000, "profiled_device_ns": 380_000},
+        "aten::view": {"recorded": host, "median_ns": 80_000, "profiled_device_ns": None},
+    }
+    (folder / costliest.REPLAYS).write_text(json.dumps(replays))
+    expected_ms = {"aten::addmm": 0.4, "aten::view": 0.09}
+    names = (costliest.IN_STEP, costliest.ALONE)
+    return {f"{prefix} {name}, ms": value for name, value in expected_ms.items() for prefix in names}
+
+
 def readings_oracle(folder: Path) -> dict[str, float]:
     """Return readings of 300 W for six seconds."""
     reading = {"power_w": 300.0, "sm_mhz": 1410, "temperature_c": 60, "util": 0.99, "throttle": ["power cap"]}
@@ -123,6 +138,7 @@ BY_HAND = {
     "advice": advice_oracle,
     "cases": cases_oracle,
     "compiled": kernel_oracle,
+    "costliest": costliest_oracle,
     "cuda_graphs": kernel_oracle,
     "ladder": ladder_oracle,
     "levers": levers_oracle,
@@ -247,3 +263,21 @@ def test_a_lever_that_the_plan_does_not_offer_has_no_forecast(tmp_path: Path) ->
     (tmp_path / levers.LEVERS).write_text(json.dumps({"channels last": "channels_last"}))
     oracle = Oracle(values={"step after channels last, ms": 0.9})
     assert levers.read(tmp_path, oracle) == {}
+
+
+def test_times_of_calls_from_the_events_of_a_file_equal_those_of_the_view() -> None:
+    path = RECORDED / "transformer" / RECORDING
+    columns = answer("calls", path)["columns"]
+    calls = costliest.costliest_calls(path, on_device=False)
+    assert len(calls) == costliest.COUNT
+    keys = list(zip(columns["name"], columns["number"], strict=True))
+    for call in calls:
+        expected_ms = columns["host_ns"][keys.index((call["name"], call["number"]))] / 1e6
+        # The view leaves out operators that only repeat their parent.
+        assert call_times_ms(path, call) == (pytest.approx(expected_ms, rel=0.01), 0.0)
+
+
+def test_the_device_time_of_a_call_is_that_of_the_work_launched_inside_it(tmp_path: Path) -> None:
+    """Each `aten::mm` of 60 us launches two kernels of 300 us."""
+    write_gpu_trace(tmp_path / RECORDING)
+    assert call_times_ms(tmp_path / RECORDING, {"name": "aten::mm"}) == (0.06, 2 * KERNEL_US / 1e3)

@@ -22,6 +22,8 @@ RESULTS = "cases.json"
 
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
     """Run each case on the device; run those with an accuracy also on the CPU, which is the oracle."""
+    if not accelerator.is_device:
+        raise Skip("the oracle is the CPU; the part `case` runs a case on it")
     if (vendor := VENDORS.get(accelerator.kind)) is None:
         raise Skip(f"no vendor of cases for {accelerator.kind}")
     values: dict[str, float] = {}

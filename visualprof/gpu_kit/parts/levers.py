@@ -20,7 +20,7 @@ BUDGET_S = 150
 NEEDS = ("torch",)
 TOLERANCES = {"step after": 0.15, "unchanged step": 0.03}
 LEVERS, BATCH_LEVER, BATCH_CHANGE = "levers.json", "larger_batch", "gpu*2"
-LOADING_S, WORKERS, SMALL_KERNELS = 0.008, 4, 200
+LOADING_S, WORKERS, SMALL_KERNELS = 0.008, 8, 200
 
 
 def record(accelerator: Accelerator, folder: Path) -> Oracle:

@@ -1,0 +1,54 @@
+"""Times of operators from the events of a file, computed without visualprof's reader and views."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import defaultdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+# Arguments of an event that identify a call, and the columns of the view `calls` with the same texts.
+ARGUMENTS = {
+    "Input Dims": "input_shapes",
+    "Input Strides": "input_strides",
+    "Input type": "input_types",
+    "Concrete Inputs": "input_values",
+}
+LAUNCHES, WORK = ("cuda_runtime", "cuda_driver"), ("kernel", "gpu_memcpy", "gpu_memset")
+
+
+def call_times_ms(path: Path, call: dict[str, str]) -> tuple[float, float]:
+    """Return the median time of equal calls on the host, and of the device work that they launched.
+
+    Args:
+        path: A compressed recording of PyTorch.
+        call: Name and arguments of the call, as a row of the view `calls` has them.
+    """
+    events: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    launches: dict[object, list[dict[str, Any]]] = defaultdict(list)
+    work_us: dict[int, float] = defaultdict(float)
+    calls: list[dict[str, Any]] = []
+    for event in events:
+        category, arguments = event.get("cat"), event.get("args", {})
+        if category in WORK:
+            work_us[arguments.get("correlation", 0)] += event["dur"]
+        elif category in LAUNCHES:
+            launches[event["tid"]].append(event)
+        elif category == "cpu_op" and event["name"] == call["name"] and _is_equal(arguments, call):
+            calls.append(event)
+    host_us = [event["dur"] for event in calls]
+    device_us = [
+        sum(work_us[launch["args"].get("correlation", 0)] for launch in launches[event["tid"]] if _is_in(launch, event))
+        for event in calls
+    ]
+    return median(host_us) / 1e3, median(device_us) / 1e3
+
+
+def _is_equal(arguments: dict[str, Any], call: dict[str, str]) -> bool:
+    return all(key not in arguments or arguments[key] == json.loads(call[column]) for key, column in ARGUMENTS.items())
+
+
+def _is_in(inner: dict[str, Any], outer: dict[str, Any]) -> bool:
+    return outer["ts"] <= inner["ts"] < outer["ts"] + outer["dur"]
