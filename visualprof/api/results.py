@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from visualprof.api.extras import require
 from visualprof.errors import NotFound
-from visualprof.query.engine import unique_names
+from visualprof.query.cursor import unique_names
 from visualprof.query.results import to_csv
 
 if TYPE_CHECKING:

@@ -25,7 +25,8 @@ from visualprof.errors import BadParameter, MissingData, NotFound
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from visualprof.query.engine import Cursor, Engine
+    from visualprof.query.cursor import Cursor
+    from visualprof.query.engine import Engine
     from visualprof.query.tables import Source
     from visualprof.reader.run_data.run import RunData
     from visualprof.views.answers.kinds import Kind

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from visualprof.messages import msg
+from visualprof.query.cursor import Cursor
 from visualprof.query.errors import DuckDbMissing, QueryError, QueryStopped, perfetto_hint, query_error
 from visualprof.query.macros import macro_statements
 from visualprof.query.mentions import mentioned_columns, without_comments
@@ -146,7 +147,7 @@ class Engine:
                 raise
         except BaseException as error:
             raise self.converted(sql, error) from error
-        return Cursor(self, self._connection, sql)
+        return Cursor(self._connection, lambda error: self.converted(sql, error))
 
     def relation(self, sql: str, parameters: Mapping[str, Any] | None = None) -> DuckDBPyRelation:
         """Return a statement as a relation, which DuckDB converts to frames."""
@@ -338,56 +339,6 @@ class Engine:
                 columns = [source.column(name, anchor) for source in self.sources]
                 counts[name] = sum(len(column.array) for column in columns if column)
         return counts
-
-
-class Cursor:
-    """The rows of a statement. The transaction ends when it is closed.
-
-    Attributes:
-        columns: Names of the columns, made unique.
-        types: Their SQL types.
-    """
-
-    def __init__(self, engine: Engine, connection: DuckDBPyConnection, sql: str) -> None:
-        self._engine, self._connection, self._sql = engine, connection, sql
-        described: list[Any] = connection.description or []
-        self.columns = unique_names([str(entry[0]) for entry in described])
-        self.types = [str(entry[1]) for entry in described]
-
-    def fetch(self, count: int) -> list[tuple[Any, ...]]:
-        """Return at most `count` further rows, [] at the end.
-
-        Raises:
-            QueryStopped: The statement needs too much memory, or was interrupted.
-        """
-        try:
-            return self._connection.fetchmany(count)
-        except BaseException as error:
-            raise self._engine.converted(self._sql, error) from error
-
-    def close(self) -> None:
-        """End the transaction. Whatever the statement changed is discarded."""
-        self._connection.execute("ROLLBACK")
-
-    def __enter__(self) -> Cursor:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-
-def unique_names(names: Sequence[str]) -> list[str]:
-    """Return names in which repeated ones have a number: dur, dur_1."""
-    used: set[str] = set()
-    unique: list[str] = []
-    for name in names:
-        number, candidate = 0, name
-        while candidate in used:
-            number += 1
-            candidate = f"{name}_{number}"
-        used.add(candidate)
-        unique.append(candidate)
-    return unique
 
 
 def _not_one_select(kinds: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from uuid import UUID
 
 import msgspec
 
-from visualprof.query.engine import Cursor
+from visualprof.query.cursor import Cursor
 
 CHUNK_ROWS = 1024
 MAX_DEPTH = 8  # of nested lists and structs

@@ -17,11 +17,11 @@ from visualprof.query.errors import DuckDbMissing
 from visualprof.query.mentions import mentioned_columns
 from visualprof.query.pipe import Head, RunDataFile, TraceFile
 from visualprof.query.sandbox import landlock_version
-from visualprof.query.schema import EVENT_TABLES, FUNCTIONS, TABLES, Column
 from visualprof.query.service import MAX_DOWNLOAD_ROWS, MAX_ROWS, QueryService, is_installed
-from visualprof.query.stored import STORED, parse_value, stored_query
+from visualprof.query.stored import parse_value, stored_query
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.logdir.summary import file_fingerprint
+from visualprof.server.api.query_schema import SchemaAnswer, StoredAnswer, describe_schema, stored_questions
 from visualprof.server.api.spans import load_trace, require_summary, worker_spans
 from visualprof.server.identity import client_address, current_principal
 from visualprof.server.responses import bytes_response, csv_response
@@ -124,97 +124,12 @@ class QueryAnswer(msgspec.Struct, kw_only=True):
     traces: list[QueriedTrace]
 
 
-class SchemaColumn(msgspec.Struct):
-    """A column of a table, in English and Chinese (`_zh`)."""
-
-    name: str
-    type: str
-    kind: Kind
-    unit: str
-    unit_zh: str
-    definition: str
-    definition_zh: str
-
-
-class SchemaTable(msgspec.Struct):
-    """A table with its definition.
-
-    Attributes:
-        name: Name of the table.
-        definition: Meaning of a row.
-        definition_zh: The same in Chinese.
-        has_events: Whether a row is an event, and `id` its number on the timeline.
-        columns: The columns.
-        rows: Number of rows in the requested span; None without one.
-    """
-
-    name: str
-    definition: str
-    definition_zh: str
-    has_events: bool
-    columns: list[SchemaColumn]
-    rows: int | None = None
-
-
-class SchemaFunction(msgspec.Struct):
-    """A function for queries, in English and Chinese (`_zh`)."""
-
-    name: str
-    call: str
-    definition: str
-    definition_zh: str
-
-
-class SchemaAnswer(msgspec.Struct):
-    """Tables, columns and functions for queries.
-
-    Attributes:
-        available: Whether this server runs queries.
-        reason: Why not, "" if it does.
-        hint: What to do about it.
-        tables: The tables.
-        functions: Functions that visualprof adds to DuckDB.
-        max_rows: Maximum number of rows of an answer.
-    """
-
-    available: bool
-    reason: str
-    hint: str
-    tables: list[SchemaTable]
-    functions: list[SchemaFunction]
-    max_rows: int
-
-
 class SchemaQuery(Query):
     """A span for which rows are counted."""
 
     run: Annotated[str, Meta(description="id of a run whose rows are counted; no counts when absent")] = ""
     worker: str = ""
     span: str = ""
-
-
-class StoredRow(msgspec.Struct):
-    """A common question with its SQL.
-
-    Attributes:
-        id: Name of the query.
-        question: The question in English.
-        question_zh: The question in Chinese.
-        sql: The statement.
-        parameters: Parameters with their default values.
-    """
-
-    id: str
-    question: str
-    question_zh: str
-    sql: str
-    parameters: dict[str, str | int | float]
-
-
-class StoredAnswer(msgspec.Struct):
-    """The stored queries."""
-
-    queries: list[StoredRow]
 
 
 class CancelRequest(msgspec.Struct):
@@ -281,26 +196,12 @@ class Queries(Resource):
             span = self._visible.listing().find(query.run, query.worker, query.span)
             files = self._trace_files([(query.worker, span)], "", self._run_data(query.run))
             counts = self._service.count(_user(), files)
-        tables = [
-            SchemaTable(
-                table.name,
-                table.definition,
-                table.definition_zh,
-                table.name in EVENT_TABLES,
-                [_schema_column(column) for column in table.columns.values()],
-                counts.get(table.name),
-            )
-            for table in TABLES.values()
-        ]
-        functions = [SchemaFunction(f.name, f.call, f.definition, f.definition_zh) for f in FUNCTIONS.values()]
-        return SchemaAnswer(not reason, reason, hint, tables, functions, MAX_ROWS)
+        return describe_schema(reason, hint, counts)
 
     @get("/query/stored", needs="link")
     def stored(self) -> StoredAnswer:
         """Return common questions with their SQL."""
-        return StoredAnswer(
-            [StoredRow(q.id, q.question, q.question_zh, q.text, dict(q.parameters)) for q in STORED.values()]
-        )
+        return stored_questions()
 
     def _answer(self, body: QueryRequest) -> QueryAnswer | Response:
         self._require_queries()
@@ -416,18 +317,6 @@ def _user() -> str:
     """Return who asks: a user, a link, or the address of a client of a server without accounts."""
     principal = current_principal()
     return principal.user or f"{principal.scope or ''} {client_address()}"
-
-
-def _schema_column(column: Column) -> SchemaColumn:
-    return SchemaColumn(
-        name=column.name,
-        type=column.type,
-        kind=column.kind,
-        unit=column.unit,
-        unit_zh=column.unit_zh,
-        definition=column.definition,
-        definition_zh=column.definition_zh,
-    )
 
 
 def _query_answer(head: Head, data: bytes, sql: str, spans: Sequence[tuple[str, Span]]) -> QueryAnswer:
