@@ -45,7 +45,7 @@ check: $(VENV)/dev $(MODULES) ## run the quick checks in parallel: style, types,
 	@NO_COLOR=1 $(MAKE) --no-print-directory --keep-going -j4 $(WHOLE) unit pyright vue-tsc vitest eslint prettier ruff layers spelling native
 
 unit:
-	$(PYTEST) -n auto -rfE -m "not e2e and not slow and not long"
+	$(PYTEST) -n auto -rfE --ignore tests/e2e -m "not e2e and not slow and not long"
 
 coverage: $(VENV)/dev ## measure how much of the code the unit tests run; fails below the floor of pyproject.toml
 	mkdir -p build
