@@ -99,3 +99,13 @@ def test_a_step_begins_when_the_profiler_has_started(tmp_path: Path) -> None:
     assert overview["steps"]["total_ns"] == [40_000, 50_000]
     (device,) = overview["devices"]
     assert device["utilization"] == pytest.approx(78 / 90)  # 38 and 40 us of kernels from 60 to 150
+
+
+def test_ids_in_quotes_of_operators_of_compiled_graphs_are_no_problem(tmp_path: Path) -> None:
+    operators = [
+        span(
+            WORKER, "InputCallback", 10, 11, args={"__name__": "InputCallback", "id": '"75"', "type": '"InputCallback"'}
+        ),
+        span(DEVICE, "MatrixMul", 20, 30, cat="Kernel", args={"__name__": "MatrixMul", "id": 76}),
+    ]
+    assert trace_of(timeline(tmp_path, *operators)).meta.warnings == ()

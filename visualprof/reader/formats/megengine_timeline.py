@@ -69,7 +69,8 @@ class LaneArgs(Parameters, gc=False):
     bytes: int | None = NO_INT
     shape: Text = NO_TEXT
     dtype: Text = NO_TEXT
-    tensor: int | None = msgspec.field(name="id", default=NO_INT)
+    # The number of a tensor; operators of compiled graphs have an id in quotes
+    tensor: Text = msgspec.field(name="id", default=NO_TEXT)
     elements: int | None = msgspec.field(name="nr_elements", default=NO_INT)
     device: Text = NO_TEXT
     call_stack: Text = msgspec.field(name="python_backtrace", default=NO_TEXT)

@@ -126,8 +126,12 @@ def _sizes(doc: Document, numbers: Mapping[str, int]) -> tuple[Ints, Ints, Ints]
     """
     rows, elements = doc.arg("elements")
     dtype, node = (doc.arg_at(name, rows, 0) for name in ("dtype", "device"))
-    tensor = doc.arg_at("tensor", rows, NO_INT)
-    bits, nodes = np.zeros((2, len(doc.texts)), np.int64)
+    tensor_text = doc.arg_at("tensor", rows, 0)
+    bits, nodes, ids = np.zeros((3, len(doc.texts)), np.int64)
+    ids[:] = NO_INT
+    for i in used_text_ids(doc, tensor_text):
+        ids[i] = int(doc.texts[i]) if re.fullmatch(r"\d{1,18}", doc.texts[i]) else NO_INT
+    tensor = ids[tensor_text]
     for i in used_text_ids(doc, dtype):
         bits[i] = ELEMENT_BITS.get(re.split(r"[^A-Za-z0-9]", doc.texts[i], maxsplit=1)[0], 0)
     sized = np.flatnonzero((tensor >= 0) & (bits[dtype] > 0) & (elements >= 0) & (elements < 1 << 50))
