@@ -22,6 +22,7 @@ PAGES = {
         findings=overview plan=overview roofline=operator sequences=kernel modules=flame launch=idle
         critical=idle whatif=idle ranks=distributed collectives=distributed heatmap=distributed
         serving=overview captured=kernel counters=kernel compiled=flame calls=operator
+        heap_ranks=snapshot
     """.split()
     )
 }

@@ -37,6 +37,7 @@ const EMBEDDED_VIEWS = new Set([
   "roofline",
   "sequences",
   "heatmap",
+  "heap_ranks",
   "captured",
   "findings",
   "plan",
