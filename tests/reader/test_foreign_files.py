@@ -79,7 +79,6 @@ def database(path: Path, *tables: str) -> bytes:
         (b'name: "n"\nlayer {\n  name: "data"\n}\n', "Caffe", "export the model"),
         (b"digraph G { a -> b; }", "Graphviz", "visualprof reads"),
         (marshal.dumps({("a.py", 1, "f"): (1, 1, 0.1, 0.1, {})}), "cProfile", "pstats"),
-        (b'{"schema": "1.1", "nodes": [{"id": 1, "ctrl_deps": 0}]}', "an execution trace of PyTorch", "torch.profiler"),
         (b" [ ]\n", "JSON without any event", "record it again"),
         (b'{"backend": "vllm", "completed": 3}', "JSON with the keys backend, completed", "visualprof reads"),
     ],

@@ -297,14 +297,6 @@ def _other(name: str, head: bytes) -> Description | None:
             msg("reader.cprofile_statistics", "statistics of Python's cProfile, which are not read"),
             msg("reader.open_with_pstats", "open them with `python -m pstats`"),
         )
-    if re.match(rb"\s*\{", head) and b'"nodes"' in head and b'"ctrl_deps"' in head:
-        return Description(
-            msg(
-                "reader.torch_execution_trace",
-                "an execution trace of PyTorch (ExecutionTraceObserver), which has no times",
-            ),
-            msg("reader.record_with_torch_profiler", "record with torch.profiler"),
-        )
     return None
 
 
