@@ -24,7 +24,7 @@ def cnn(accelerator: Accelerator, batch: int = 32, **optimizer_options: Any) -> 
 
 
 def wide_cnn(accelerator: Accelerator, *, channels_last: bool) -> Step:
-    """Return a training step in bf16 of a network of wide convolutions, in one of two memory formats."""
+    """Return a training step in bf16 of a network of wide convolutions, channels first or last."""
     torch = accelerator.torch
     layers = [layer for width in (3, 128, 128, 128) for layer in (torch.nn.Conv2d(width, 128, 3), torch.nn.ReLU())]
     layout = torch.channels_last if channels_last else torch.contiguous_format

@@ -25,7 +25,7 @@ LOADING_S, WORKERS, ITEMS = 0.01, 8, 50
 DEVICE_SIZES, HOST_SIZES = (2048, 512), (128, 64)  # width and rows, so that loading is a large part of the step
 LOADING, WAITING = "dataloader_workers", "no_synchronization"
 PRECISION, OPTIMIZER = "mixed_precision", "fused_optimizer"
-KNOWN = {LOADING, WAITING, PRECISION, OPTIMIZER}
+LEVERS = {LOADING, WAITING, PRECISION, OPTIMIZER}
 
 
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
@@ -40,7 +40,7 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     values = {UNCHANGED: before_ms}
     files = [BEFORE, RUNGS]
     for lever, _ in _rungs(folder / BEFORE):
-        if lever not in KNOWN:
+        if lever not in LEVERS:
             break
         names.append(lever)
         after = f"after-{len(names)}"

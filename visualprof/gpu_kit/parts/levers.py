@@ -1,4 +1,4 @@
-"""Levers of the plan: what it predicts for each, compared with the step that was measured with the lever."""
+"""Levers of the plan: the forecast of each, compared with the step that was measured with the lever."""
 
 from __future__ import annotations
 

@@ -88,7 +88,7 @@ def _work(stop: threading.Event, product: Callable[[], object], synchronize: Cal
 
 
 def _read_both(nvml: Any, device: str, number: str) -> tuple[list[dict[str, Any]], list[list[float]], float | None]:
-    """Return our readings, those of nvidia-smi, and the joules that the driver counted meanwhile."""
+    """Return our readings, the readings of nvidia-smi, and the joules that the driver counted meanwhile."""
     from visualprof.remote.child.energy import energy_meter
 
     meter, samples = energy_meter(device), list[dict[str, Any]]()

@@ -38,7 +38,7 @@ _TENSOR_TYPE = re.compile(r"Tensor\(([^()]*)\)")
 
 
 class _Call(NamedTuple):
-    """A call with the id of its caller; `label` tells it from other calls of the same name by the same caller."""
+    """A call with the id of its caller; `label` is unique among the calls of the same caller."""
 
     number: int
     name: str
@@ -143,10 +143,10 @@ def _flat_tensors(value: object, shape: object, types: Iterator[str], depth: int
         kind = next(types, None)
         if kind is not None:
             sizes = [integer(size) for size in json_list(shape)]
-            known = tuple(size for size in sizes if size is not None)
-            dims = known if len(known) == len(sizes) else None
+            dims = tuple(size for size in sizes if size is not None)
+            shown = dims if len(dims) == len(sizes) else None
             dtype = DTYPES.get(kind, kind.rpartition("::")[2].lower())
-            yield number, Value(f"tensor {number}", dtype, dims, tensor_bytes(dtype, dims))
+            yield number, Value(f"tensor {number}", dtype, shown, tensor_bytes(dtype, shown))
     elif depth:
         for item, item_shape in zip(items, json_list(shape), strict=False):
             yield from _flat_tensors(item, item_shape, types, depth - 1)

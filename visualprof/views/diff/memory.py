@@ -83,12 +83,12 @@ def _held_in_snapshot(trace: Trace, device: int, step: str) -> Iterator[tuple[An
     in_steps = np.zeros(len(on_device), bool)
     for first, end in ranges or [device_entries(heap, device)]:
         in_steps |= on_device & (blocks.born >= first) & (blocks.born < end)
-    for what, rows, count in (("held_at_peak", at_peak, 1), ("allocated", in_steps, max(len(ranges), 1))):
+    for figure, rows, count in (("held_at_peak", at_peak, 1), ("allocated", in_steps, max(len(ranges), 1))):
         sums = np.bincount(labels.label[rows], blocks.requested[rows], len(places))
         totals: dict[str, int] = {}
         for place, size in zip(places, sums.tolist(), strict=True):
             totals[place] = totals.get(place, 0) + int(size)
-        yield from ((place, what, device, None, round(size / count)) for place, size in totals.items() if size)
+        yield from ((place, figure, device, None, round(size / count)) for place, size in totals.items() if size)
 
 
 def _allocated(trace: Trace, windows: StepWindows, device: int) -> Iterator[tuple[str, int]]:

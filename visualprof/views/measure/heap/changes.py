@@ -1,4 +1,4 @@
-"""Memory by group at two moments: what grew, what is new, and what was released."""
+"""Memory by group at two moments: growth, new blocks, and released blocks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from visualprof.views.measure.heap.labels import GroupBy, block_labels
 
 
 class MomentChangeColumns(Columns):
-    """Groups whose memory differs between two moments, the largest change first.
+    """Groups with different memory at two moments, the largest change first.
 
     Attributes:
         base_bytes: Requested bytes at the first moment.
