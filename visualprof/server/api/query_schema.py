@@ -1,4 +1,4 @@
-"""What queries can use: tables, columns, functions and common questions."""
+"""Tables, columns, functions and common questions for queries."""
 
 from __future__ import annotations
 
