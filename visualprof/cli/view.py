@@ -333,7 +333,7 @@ def parameters(texts: list[str]) -> dict[str, str]:
 
 
 def print_answer(answer: Answer, args: argparse.Namespace, warnings: Sequence[str] | None = None) -> None:
-    """Print an answer, or one of its tables, as the options say; JSON gets the warnings as a field."""
+    """Print an answer, or a single table, as the options say; JSON gets the warnings as a field."""
     from visualprof.views.answers.table import named_table
 
     if args.format == "json":

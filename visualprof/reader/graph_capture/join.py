@@ -136,8 +136,8 @@ def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]],
     template_of_launch = np.empty(len(launches.call), np.int32)
     for i, (template, rows) in enumerate(templates):
         template_of_launch[rows] = i
-        argument_texts = (text for one in template.nodes for text in one.texts.values())
-        for text in (*(one.name for one in template.nodes), *argument_texts):
+        argument_texts = (text for node in template.nodes for text in node.texts.values())
+        for text in (*(node.name for node in template.nodes), *argument_texts):
             table.id(text)
     return Graphs(
         call=launches.call,
@@ -146,9 +146,9 @@ def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]],
         template=template_of_launch,
         nodes=np.cumsum([0, *(len(template.nodes) for template, _ in templates)]),
         kernels=np.cumsum([0, *(len(template.owner) for template, _ in templates)]),
-        name=np.array([table.id(one.name) for one in nodes], np.int32),
-        category=np.array([one.category for one in nodes], np.uint8),
-        parent=np.array([one.parent for one in nodes], np.int32),
+        name=np.array([table.id(node.name) for node in nodes], np.int32),
+        category=np.array([node.category for node in nodes], np.uint8),
+        parent=np.array([node.parent for node in nodes], np.int32),
         owner=np.concatenate([template.owner for template, _ in templates]).astype(np.int32),
         args=_arguments(nodes, table),
     )

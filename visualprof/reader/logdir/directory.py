@@ -139,7 +139,7 @@ class LogDirectory:
             return self._runs.revision
 
     def files(self, is_wanted: Callable[[str], bool]) -> list[LogFile]:
-        """Return the files whose name is wanted, as of the last scan, shown or not."""
+        """Return the files with a wanted name, as of the last scan, shown or not."""
         with self._lock:
             return [entry.file for entry in self._files.values() if is_wanted(entry.file.name)]
 

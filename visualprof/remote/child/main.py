@@ -140,7 +140,7 @@ def _measure(task: TaskFile, events: EventLog, repeat: int) -> None:
 
 
 def _name_size(failure: TaskFailure, request: Request, point: SweepPoint) -> TaskFailure:
-    """Return a failure whose error names the size that was measured."""
+    """Return a failure with an error that names the measured size."""
     if not request.sweep.dim:
         return failure
     error = msg("child.size_failed", f"at {request.sweep.dim}={point.batch}: {failure.error}")
@@ -167,7 +167,7 @@ def _profile(task: TaskFile, events: EventLog, name: str) -> None:
 
 
 def _add_size_hint(failure: TaskFailure, request: Request) -> TaskFailure:
-    """Name the guessed sizes in the hint of a model error: the model may have rejected one of them."""
+    """Name the guessed sizes in the hint of a model error: the model may have rejected a guess."""
     free_dims = [
         dim for tensor in request.inputs for dim in tensor.dims if dim in request.dims and dim != request.sweep.dim
     ]

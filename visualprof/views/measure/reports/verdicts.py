@@ -145,7 +145,7 @@ def _host_busy(report: Report) -> Iterator[Verdict]:
 
 
 def _unstable(report: Report) -> Iterator[Verdict]:
-    """Yield a verdict for points whose median, mean or p99 changed during the measurement.
+    """Yield a verdict for points with a median, mean or p99 that changed during the measurement.
 
     Points with too few runs for a median are left out: `n_too_small` covers them.
     """
@@ -279,7 +279,7 @@ def _slower_with_batch(report: Report) -> Iterator[Verdict]:
 
 
 def _first_run_slow(report: Report) -> Iterator[Verdict]:
-    """Yield a verdict for points whose first run took many medians."""
+    """Yield a verdict for points with a first run of many medians."""
     return _worst_point_verdict(
         report,
         "first_run_slow",
