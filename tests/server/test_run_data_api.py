@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,41 @@ def test_csv_has_every_point(logs: Site) -> None:
 def test_the_view_of_a_run_is_its_scalars(logs: Site) -> None:
     body = logs.client.get("/api/v1/view/scalars?run=torch&tag=accuracy").get_json()
     assert (body["columns"]["run"], body["columns"]["value"]) == (["trial"], [0.75])
+
+
+def stepped(first: int) -> str:
+    """Two steps of 40 us; the second one is 10 us later."""
+    events = json.loads(kineto())
+    for index in range(2):
+        name = f"ProfilerStep#{first + index}"
+        step = {"ph": "X", "cat": "user_annotation", "name": name, "pid": 1, "tid": 1}
+        events["traceEvents"].append(step | {"ts": 90 + 50 * index, "dur": 40})
+    return json.dumps(events | {"baseTimeNanoseconds": 1_800_000_000 * 10**9})
+
+
+def recordings(site: Site, runs: list[str]) -> list[dict[str, Any]]:
+    """Return the recordings of runs, once all are examined."""
+    deadline = time.monotonic() + 30
+    while not (body := ask(site, "recordings", runs).get_json())["complete"]:
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    return body["recordings"]
+
+
+def test_recordings_are_ranges_and_scalars(logs: Site) -> None:
+    for first in (5, 20):
+        logs.write(f"stepped/rank0_{first}.json", stepped(first))
+    shutil.copytree(SAMPLES / "tensorboard" / "tf2" / "train", logs.folder / "stepped" / "train")
+    for _ in range(2):
+        logs.logdir.rescan()
+    steps = {(row["first_step"], row["last_step"]) for row in recordings(logs, ["stepped"])}
+    columns = ask(logs, "tags", ["stepped"]).get_json()["columns"]
+    assert (5, 6) in steps
+    assert "recordings/step_time_ms" in columns["tag"]
+    (line,) = ask(logs, "scalars", ["stepped"], tag="recordings/step_time_ms").get_json()["lines"]
+    assert line["step"] == sorted(last for _, last in steps)
+    overview = logs.client.get("/api/v1/view/overview?run=stepped").get_json()
+    assert line["last"][0] == pytest.approx(overview["headline"]["step_median_ns"] / 1e6)
 
 
 def test_new_points_appear_without_a_scan(logs: Site) -> None:

@@ -21,7 +21,7 @@ from visualprof.reader.run_data.kinds import DataKind, SampleKind
 from visualprof.reader.run_data.reading import FileReader, LocalReader
 from visualprof.reader.run_data.rows import UNKNOWN_NS
 from visualprof.reader.run_data.samples import SampleSeries, kind_of_series, list_samples
-from visualprof.reader.run_data.series import Series
+from visualprof.reader.run_data.series import Points, Series
 
 _MAX_JOINED = 64  # tags whose joined points are cached
 _MAX_GROWTH_S = 60.0  # after this time, a file that ends inside a record is no longer growing
@@ -239,17 +239,26 @@ def _version(files: Sequence[EventFile]) -> tuple[tuple[str, int], ...]:
 
 
 def _summarize(line: str, tag: str, series: Series, writer: str, joined: JoinedPoints) -> ScalarTag:
-    points = joined.points
+    return summarize_points(line, tag, joined.points)._replace(
+        writer=writer,
+        display_name=series.display_name,
+        description=series.description,
+        superseded=len(joined.superseded.step),
+    )
+
+
+def summarize_points(line: str, tag: str, points: Points) -> ScalarTag:
+    """Return the summary of scalars, at least one, without names and superseded points."""
     finite = points.value[np.isfinite(points.value)]
     last, wall_ns = float(points.value[-1]), int(points.wall_ns[-1])
     return ScalarTag(
         line=line,
-        writer=writer,
+        writer="",
         tag=tag,
-        display_name=series.display_name,
-        description=series.description,
+        display_name="",
+        description="",
         points=len(points.step),
-        superseded=len(joined.superseded.step),
+        superseded=0,
         first_step=int(points.step[0]),
         last_step=int(points.step[-1]),
         last_wall_ns=wall_ns if wall_ns != UNKNOWN_NS else None,

@@ -17,6 +17,7 @@ from visualprof.reader.run_data.event_file import Points
 from visualprof.reader.run_data.join import JoinedPoints
 from visualprof.reader.run_data.rows import unix_seconds
 from visualprof.reader.trace import Floats
+from visualprof.server.api.recorded_scalars import RECORDED_PREFIX, RecordedScalars, Recording, points_of, recorded_tags
 from visualprof.server.responses import csv_response
 from visualprof.server.routes import Resource, get
 from visualprof.server.run_data_store import RUN_DATA_ERRORS, RunDataStore, RunsQuery, version_of
@@ -90,6 +91,40 @@ class TagsAnswer(msgspec.Struct):
     warnings: list[str]
 
 
+class RecordedRange(msgspec.Struct):
+    """A recording of a run.
+
+    Attributes:
+        run: Id of the run.
+        worker: Id of its worker.
+        span: Id of its span.
+        first_step: Its first step, or null if its steps have no numbers.
+        last_step: Its last step, or null.
+        start_s: Unix time of its start in seconds, or null if unknown.
+        end_s: Unix time of its end in seconds, or null if unknown.
+    """
+
+    run: str
+    worker: str
+    span: str
+    first_step: int | None
+    last_step: int | None
+    start_s: float | None
+    end_s: float | None
+
+
+class RecordedRanges(msgspec.Struct):
+    """The recordings of runs.
+
+    Attributes:
+        complete: Whether all recordings were examined; if not, ask again.
+        recordings: The recordings of the first worker of each run.
+    """
+
+    complete: bool
+    recordings: list[RecordedRange]
+
+
 class Marks(msgspec.Struct):
     """Points that are not finite.
 
@@ -154,12 +189,15 @@ class RunDataRoutes(Resource):
     def __init__(self, services: Services) -> None:
         super().__init__(services)
         self._store = services.get(RunDataStore)
+        self._recorded = services.get(RecordedScalars)
 
     @get("/data/tags", errors=RUN_DATA_ERRORS, needs="link")
     def tags(self, query: RunsQuery) -> TagsAnswer:
         """List the tags of runs with their latest values."""
         runs, is_complete = self._store.load_all(query.runs)
+        recordings, _ = self._recorded.load(runs)
         rows = [(run, row) for run, data in runs.items() for row in data.scalar_tags()]
+        rows += [(run, row) for run in runs for row in recorded_tags(recordings, run)]
         columns = TagColumns(
             run=[run for run, _ in rows],
             line=[line_name(row.line, row.writer) for _, row in rows],
@@ -174,9 +212,16 @@ class RunDataRoutes(Resource):
             min=[row.min for _, row in rows],
             max=[row.max for _, row in rows],
         )
-        return TagsAnswer(
-            version_of(runs), is_complete, columns, [text for data in runs.values() for text in data.warnings()]
-        )
+        warnings = [text for data in runs.values() for text in data.warnings()]
+        version = f"{version_of(runs)} {len(recordings)}"
+        return TagsAnswer(version, is_complete, columns, warnings)
+
+    @get("/data/recordings", errors=RUN_DATA_ERRORS, needs="link")
+    def recordings(self, query: RunsQuery) -> RecordedRanges:
+        """List the recordings of runs with their steps and times."""
+        runs, _ = self._store.load_all(query.runs)
+        recordings, is_complete = self._recorded.load(runs)
+        return RecordedRanges(is_complete, [_range(recording) for recording in recordings])
 
     @get("/data/scalars", media=("application/json", "text/csv"), errors=RUN_DATA_ERRORS, needs="link")
     def scalars(self, query: ScalarsQuery) -> ScalarLines | Response:
@@ -189,9 +234,29 @@ class RunDataRoutes(Resource):
             for parts in [data.points(line, query.tag)]
             for part in parts
         ]
+        if query.tag.startswith(RECORDED_PREFIX):
+            lines += [(run, ".", part) for run, part in self._recorded_lines(list(runs), query.tag)]
         if query.format == "csv":
             return csv_response(_csv(query.tag, lines), f"scalars_{query.tag}")
         return ScalarLines(query.tag, is_complete, [_line(run, name, part, query) for run, name, part in lines])
+
+    def _recorded_lines(self, runs: list[str], tag: str) -> list[tuple[str, JoinedPoints]]:
+        recordings, _ = self._recorded.load(runs)
+        points = [(run, points_of(recordings, run, tag)) for run in runs]
+        return [(run, JoinedPoints("", part, part.select(slice(0)))) for run, part in points if len(part.step)]
+
+
+def _range(recording: Recording) -> RecordedRange:
+    start_ns = recording.start_ns
+    return RecordedRange(
+        run=recording.run,
+        worker=recording.worker,
+        span=recording.span,
+        first_step=recording.first_step,
+        last_step=recording.last_step,
+        start_s=None if start_ns is None else start_ns / 1e9,
+        end_s=None if start_ns is None else (start_ns + recording.duration_ns) / 1e9,
+    )
 
 
 def _line(run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Line:

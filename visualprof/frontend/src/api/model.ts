@@ -72,6 +72,8 @@ export type ProjectionAnswer = Schemas["ProjectionAnswer"];
 export type NeighborsAnswer = Schemas["NeighborsAnswer"];
 export type ScalarLines = Schemas["ScalarLines"];
 export type ScalarLine = Schemas["Line"];
+export type RecordedRange = Schemas["RecordedRange"];
+export type RecordedRanges = Schemas["RecordedRanges"];
 export type ProfileAnswer = Schemas["ProfileAnswer"];
 
 export type RegistryAnswer = Schemas["RegistryAnswer"];

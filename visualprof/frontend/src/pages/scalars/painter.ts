@@ -1,12 +1,19 @@
 // Draws the lines of a card on a canvas.
 import type { ScalarLine } from "../../api";
-import { TEXT_COLORS } from "../../charts/palette";
+import { categoryColor, TEXT_COLORS } from "../../charts/palette";
 import type { ThemeName } from "../../lib/color";
+import type { Band } from "../../run-data/bands";
 import { columnOf, createScale, ticks, type Numbers, type Range, type Scale } from "../../run-data/plot";
 
 export interface ColoredLine {
   line: ScalarLine;
   color: string;
+}
+
+/** A range of the horizontal axis that was recorded. */
+export interface Interval {
+  from: number;
+  to: number;
 }
 
 export interface PlotOptions {
@@ -18,6 +25,8 @@ export interface PlotOptions {
   logX: boolean;
   logY: boolean;
   smoothed: boolean;
+  bands: readonly Band[];
+  recorded: readonly Interval[];
   formatX: (value: number) => string;
   formatY: (value: number) => string;
 }
@@ -27,10 +36,13 @@ export interface Plot {
   y: Scale;
 }
 
-const MARGIN = { left: 54, right: 12, top: 8, bottom: 22 };
+export const MARGIN = { left: 54, right: 12, top: 8, bottom: 22 };
 const TICK_PX = { x: 60, y: 32 };
+const TICK_GAP_PX = 12;
 const FAINT = 0.28;
 const MARK_PX = 4;
+const BAND_ALPHA = 0.2;
+const MIN_RECORDED_PX = 3;
 
 export function createPlot({ width, height, x, y, logX, logY }: PlotOptions): Plot {
   return {
@@ -49,7 +61,10 @@ export function paint(context: CanvasRenderingContext2D, lines: readonly Colored
   context.rect(MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom);
   context.clip();
   context.lineJoin = "round";
-  for (const { line, color } of lines) drawLine(context, plot, line, color, options);
+  drawRecorded(context, plot, options);
+  const banded = new Set(options.bands.map(({ color }) => color));
+  for (const { line, color } of lines) if (!banded.has(color)) drawLine(context, plot, line, color, options);
+  for (const band of options.bands) drawBand(context, plot, band);
   context.restore();
   return plot;
 }
@@ -73,11 +88,43 @@ function drawAxes(context: CanvasRenderingContext2D, plot: Plot, options: PlotOp
   }
   context.textBaseline = "top";
   context.textAlign = "center";
-  for (const tick of ticks(options.x, (width - MARGIN.left - MARGIN.right) / TICK_PX.x, options.logX)) {
+  const tickPx = Math.max(TICK_PX.x, context.measureText(options.formatX(options.x.max)).width + TICK_GAP_PX);
+  for (const tick of ticks(options.x, (width - MARGIN.left - MARGIN.right) / tickPx, options.logX)) {
     const x = plot.x.toPx(tick);
     const half = context.measureText(options.formatX(tick)).width / 2;
     context.fillText(options.formatX(tick), Math.min(x, width - half - 2), height - MARGIN.bottom + 6);
   }
+}
+
+/** Return the pixels of a recorded range, which is visible even if it is narrow. */
+export function recordedPx({ x }: Plot, { from, to }: Interval): { left: number; width: number } {
+  const [left, right] = [x.toPx(from), x.toPx(to)];
+  const width = Math.max(MIN_RECORDED_PX, right - left);
+  return { left: left - (width - (right - left)) / 2, width };
+}
+
+function drawRecorded(context: CanvasRenderingContext2D, plot: Plot, { recorded, height, theme }: PlotOptions): void {
+  context.fillStyle = categoryColor("annotation", theme);
+  context.globalAlpha = BAND_ALPHA;
+  for (const interval of recorded) {
+    const { left, width } = recordedPx(plot, interval);
+    context.fillRect(left, MARGIN.top, width, height - MARGIN.top - MARGIN.bottom);
+  }
+  context.globalAlpha = 1;
+}
+
+function drawBand(context: CanvasRenderingContext2D, plot: Plot, { color, x, low, mean, high }: Band): void {
+  const toPx = (value: number) => plot.y.toPx(plot.y.log ? Math.max(value, plot.y.range.min) : value);
+  context.fillStyle = context.strokeStyle = color;
+  context.globalAlpha = BAND_ALPHA;
+  context.beginPath();
+  x.forEach((position, index) => context.lineTo(plot.x.toPx(position), toPx(high[index] ?? 0)));
+  for (let index = x.length - 1; index >= 0; index -= 1)
+    context.lineTo(plot.x.toPx(x[index] ?? 0), toPx(low[index] ?? 0));
+  context.fill();
+  context.globalAlpha = 1;
+  context.lineWidth = 1.8;
+  strokePath(context, plot, x, mean);
 }
 
 function drawLine(
