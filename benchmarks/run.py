@@ -44,6 +44,7 @@ from benchmarks.snapshots import snapshots
 from benchmarks.startup import startup
 from benchmarks.tiles import levels
 from benchmarks.timeline_page import timeline_page
+from benchmarks.views import views
 
 ROUNDS, ROUNDS_FURTHER = 5, 3
 
@@ -111,6 +112,7 @@ def main() -> int:
             "levels": lambda: levels(paths["generated"]),
             "comparing": lambda: comparing(folder, paths["generated"], options.events * 21 // 20),
             "opened": lambda: opened_runs(folder, [paths[kind] for kind in ("generated", "huge") if kind in paths]),
+            "views": lambda: views([paths[kind] for kind in ("generated", "huge") if kind in paths]),
             "serving": lambda: serving(folder),
             "busy": lambda: busy_server(folder),
             "gigabyte": lambda: bounds(paths["gigabyte"]),

@@ -144,9 +144,12 @@ def open_worker(file: WorkerFile) -> Trace:
 @lru_cache(maxsize=2)
 def open_file(path: Path, fingerprint: str) -> Trace:
     """Return the trace of a file. The last ones stay open, because several ranks may be in one file."""
+    from visualprof.reader.allocator import keep_freed_memory
     from visualprof.reader.cache import open_trace
 
-    return open_trace(path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    trace = open_trace(path, _Meter() if sys.stderr.isatty() else None, wait=False)
+    keep_freed_memory()  # only now, because columns that grow while a file is read would need more memory
+    return trace
 
 
 class _Meter:

@@ -280,7 +280,8 @@ def _child_main(pipe: Connection, pickled: bytes, limits: Limits | None) -> None
     """
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     task: Task[Any] = pickle.loads(pickled)
-    keep_freed_memory()
+    if limits and limits.work == "compute":
+        keep_freed_memory()
     configure_logging()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which then stops the children
     if hasattr(os, "nice"):
