@@ -1,4 +1,4 @@
-"""CPU time and memory of each view of a large profile whose columns are cached, and the growth per event.
+"""Measure CPU time and memory of each view of a large profile with cached columns, and the growth per event.
 
     python -m benchmarks.views FOLDER [--huge] [--against TREE]
 
@@ -28,7 +28,7 @@ def views(paths: Sequence[Path], trees: Sequence[Path] = (ROOT,)) -> Iterator[Ro
 
     Args:
         paths: Profiles with one million events, and optionally with ten million.
-        trees: Checkouts; the limits are those of the first.
+        trees: Checkouts; the limits apply to the first one.
     """
     with _caches(paths, trees) as caches:
         for view in VIEWS:
