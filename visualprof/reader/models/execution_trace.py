@@ -160,5 +160,5 @@ def _attributes(fields: Json) -> dict[str, str]:
 
 
 MODEL = ModelFormat(
-    "execution_trace", "execution traces of PyTorch, without times", 10, sniff, read, shared_suffixes=(".json",)
+    "execution_trace", "execution traces of PyTorch, without times", 9, sniff, read, shared_suffixes=(".json",)
 )

@@ -171,4 +171,4 @@ def _scope(name: str) -> tuple[Scope, ...]:
     return split_scopes(first, "/")[0] if first.startswith("/") else ()
 
 
-MODEL = ModelFormat("tensorrt", "TensorRT layers .json", 11, sniff, read, shared_suffixes=(".json",))
+MODEL = ModelFormat("tensorrt", "TensorRT layers .json", 8, sniff, read, shared_suffixes=(".json",))
