@@ -105,9 +105,8 @@ def test_categories_and_schema_changes_are_in_the_trace_models_document() -> Non
 
 
 def test_the_table_of_contents_lists_every_page_once() -> None:
-    listed = [
-        link for link in re.findall(r"\]\(([^)#]+\.md)\)", text("docs/README.md")) if (ROOT / "docs" / link).exists()
-    ]
+    links = re.findall(r"\]\(([^)#]+\.md)\)", text("docs/README.md"))
+    listed = [link for link in links if (ROOT / "docs" / link).exists() and not link.startswith("../")]
     pages = [page for page in english_pages() if page != "README.md" and not re.match(r"adr/\d", page)]
     assert sorted(listed) == pages
 
@@ -121,6 +120,12 @@ def test_the_pages_are_short_enough_to_be_read() -> None:
     """Decision records and the generated reference of SQL tables do not count. Code and tables do."""
     pages = [page for page in english_pages() if not page.startswith("adr/") and page != "query-schema.md"]
     assert sum(len(text(f"docs/{page}").split()) for page in pages) < 63_000
+
+
+def test_relative_links_lead_to_files_of_the_repository() -> None:
+    pages = [ROOT / "README.md", ROOT / "README_zh.md", *(ROOT / "docs").rglob("*.md")]
+    links = [(page, link) for page in pages for link in re.findall(r"\]\((?!\w+:)([^)#\s]+)", page.read_text("utf-8"))]
+    assert [f"{page.relative_to(ROOT)}: {link}" for page, link in links if not (page.parent / link).exists()] == []
 
 
 def test_links_out_of_the_pages_become_paths_of_the_repository(tmp_path: Path) -> None:

@@ -209,7 +209,10 @@ def rows_of(path: Path) -> Mapping[str, Any]:
     import numpy as np
 
     try:
-        with np.load(path, allow_pickle=False) as packed:
+        loaded = np.load(path, allow_pickle=False)
+        if isinstance(loaded, np.ndarray):
+            raise ValueError("a single array without the name of its input")
+        with loaded as packed:
             return {name: packed[name] for name in packed.files}
     except (OSError, ValueError, AttributeError) as error:
         raise BadParameter(f"--data {path} cannot be read: {error}", "numpy.savez(path, **{input: rows})") from error
