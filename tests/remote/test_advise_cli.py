@@ -39,6 +39,7 @@ def test_a_model_is_advised_here_with_rows_of_ones_own(tmp_path: Path, capsys: p
     [
         (["--apply"], "--apply makes versions, which a server keeps"),
         (["--data", "none.npz"], "none.npz cannot be read"),
+        (["--data", "rows.npy"], "rows.npy cannot be read: a single array without the name of its input"),
         (["--metric", "none.py"], "none.py cannot be read"),
     ],
 )
@@ -50,6 +51,8 @@ def test_impossible_requests_are_rejected_before_anything_runs(
 
     machine = probe.Machine(Capabilities("x86", "x86_64", "Linux", "host", "cpu", 2, 1 << 30, 0, "0"))
     monkeypatch.setattr(runtimes, "probe_all", lambda *_: machine)
+    monkeypatch.chdir(tmp_path)
+    np.save("rows.npy", np.zeros((3, 2), np.float32))
     assert main(["advise", str(tiny_onnx(tmp_path / "net.onnx")), *words]) == 2
     assert why in capsys.readouterr().err
 
