@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -11,6 +12,7 @@ from sites import MakeSite, Site, kineto
 from werkzeug.test import TestResponse
 
 from tests.conftest import FIXTURES
+from tests.reader.test_snapshot_origins import recorded_allocations, write_recording, write_snapshot
 from visualprof.errors import BadParameter
 from visualprof.reader import read_trace
 from visualprof.reader.trace import Trace
@@ -240,3 +242,21 @@ def test_other_recordings_have_no_snapshot(make_site: MakeSite) -> None:
     answer = ask(site, "meta", run="run")
     assert answer.status_code == 409
     assert "not a memory snapshot" in answer.get_json()["error"]
+
+
+def test_the_recording_of_a_snapshot_has_a_link_and_operators(make_site: MakeSite, tmp_path: Path) -> None:
+    site, snapshot_path = make_site(), write_snapshot(tmp_path / "snapshot.pickle")
+    site.write("job/snapshot.pickle", snapshot_path.read_bytes())
+    site.write("job/a.json", write_recording(tmp_path / "a.json", recorded_allocations()).read_bytes())
+    site.write("alone/snapshot.pickle", snapshot_path.read_bytes())
+    run = "job/snapshot.pickle"
+    (recording,) = ask(site, "meta", run=run).get_json()["recordings"]
+    assert (recording["file"], recording["allocations"]) == ("a.json", 5)
+    link = {key: recording[key] for key in ("run", "worker", "span")}
+    assert site.client.get("/api/v1/timeline/meta", query_string=link).status_code == 200
+    answer = ask(site, "totals", run=run, at="end", by="operator", operator="aten::relu").get_json()
+    assert answer["groups"]["columns"]["name"] == ["aten::relu"]
+    assert ask(site, "meta", run="alone/snapshot.pickle").get_json()["recordings"] == []
+    refused = ask(site, "totals", run="alone/snapshot.pickle", by="operator")
+    assert refused.status_code == 400
+    assert "not joined" in refused.get_json()["error"]

@@ -36,7 +36,7 @@ def heap_answers(ask: AskJson, steps: Sequence[str], rows: int) -> Iterator[tupl
     yield "view/snapshot", failure, ask("view/snapshot", **failure, limit=rows)
     moments = ["peak", *(["oom"] if meta["failures"] else []), "end", *steps]
     for at in moments:
-        yield from _moment_answers(ask, {"at": at}, rows)
+        yield from _moment_answers(ask, {"at": at}, rows, is_joined=bool(meta["recordings"]))
     everything = {"at": "all"}
     yield "snapshot/blocks", everything, ask("snapshot/blocks", **everything, limit=rows)
     finest = meta["max_level"]
@@ -44,10 +44,21 @@ def heap_answers(ask: AskJson, steps: Sequence[str], rows: int) -> Iterator[tupl
         finest = level
         for index, tile in enumerate(tiles):
             yield "snapshot/tile", {"level": str(level), "index": str(index)}, tile
-    yield "snapshot/meta", {}, {**meta, "devices": [meta["device"]], "finest_level": finest}
+    yield (
+        "snapshot/meta",
+        {},
+        {
+            **meta,
+            "devices": [meta["device"]],
+            "finest_level": finest,
+            "recordings": [{**row, "run": None, "worker": None, "span": None} for row in meta["recordings"]],
+        },
+    )
 
 
-def _moment_answers(ask: AskJson, moment: dict[str, str], rows: int) -> Iterator[tuple[str, dict[str, str], Any]]:
+def _moment_answers(
+    ask: AskJson, moment: dict[str, str], rows: int, *, is_joined: bool
+) -> Iterator[tuple[str, dict[str, str], Any]]:
     """Yield the map, the totals and the tables of a moment."""
     yield "snapshot/map", moment, ask("snapshot/map", **moment, max_pieces=MAX_PIECES)
     for inverted in ({}, {"inverted": "true"}):
@@ -55,7 +66,7 @@ def _moment_answers(ask: AskJson, moment: dict[str, str], rows: int) -> Iterator
         yield "snapshot/totals", query, ask("snapshot/totals", **query)
     yield "snapshot/blocks", moment, ask("snapshot/blocks", **moment, limit=rows)
     for by in get_args(GroupBy):
-        if by == "stack":  # has no choice on the page
+        if by == "stack" or (by == "operator" and not is_joined):  # has no choice on the page
             continue
         # The key of an answer has no parameters with their defaults.
         query = {**({} if moment["at"] == "peak" else moment), **({} if by == "line" else {"by": by})}

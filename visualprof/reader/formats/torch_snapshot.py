@@ -34,6 +34,7 @@ from visualprof.reader.trace.heap import (
     HeapTables,
     RangeRows,
     StackRows,
+    no_origins,
 )
 
 R = TypeVar("R", Entries, RangeRows, BlockRows)
@@ -128,6 +129,7 @@ def _heap(snapshot: Snapshot, lifetimes: list[Lifetimes], firsts: Ints, builder:
             first_entry=firsts.astype(np.int64),
             settings=np.array([limit, expandable], np.int64),
         ),
+        origins=no_origins(0),
     )
 
 

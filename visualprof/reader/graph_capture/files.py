@@ -14,6 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from visualprof.reader.digest import blake2b
+from visualprof.reader.memory_snapshot.recordings import find_recordings, is_snapshot_name
 from visualprof.reader.source import Source
 
 CAPTURE_FOLDER = "capture_traces"
@@ -45,11 +46,13 @@ def is_attached_capture(path: str, root: str, list_folder: FolderLister = _list_
 
 
 def find_captures(path: str | Path, list_folder: FolderLister | None = None) -> list[Path]:
-    """Return the nearest capture traces of a recording, those of its rank first.
+    """Return the nearest capture traces of a recording, those of its rank first; the recordings of a memory snapshot.
 
     A capture has none itself.
     """
     folder, name = Path(path).parent, Path(path).name
+    if is_snapshot_name(name):
+        return [file for file in find_recordings(path, list_folder or _list_folder) if not _leads_out(file)]
     if folder.name == CAPTURE_FOLDER or _CAPTURE_NAME.match(name):
         return []
     changed_ns = (
@@ -112,6 +115,20 @@ def recording_fingerprint(path: str | Path) -> str:
 def captures_stamp(folder: str) -> int:
     """Return a number that changes with the captures of a folder's recordings, 0 without captures."""
     return hash_states([_file_state(capture) for capture in find_captures(Path(folder) / "recording")])
+
+
+def recordings_stamp(path: str, names: Sequence[str] | None) -> int:
+    """Return a number that changes with the recordings of a memory snapshot, 0 without any.
+
+    Args:
+        path: The snapshot.
+        names: The relevant names in its folder, sorted; `None` to list the folder.
+    """
+
+    def list_names(folder: str | Path) -> list[str]:
+        return _list_folder(folder) if names is None else list(names)
+
+    return hash_states([_file_state(file) for file in find_captures(path, list_names)])
 
 
 def hash_states(states: Sequence[str]) -> int:

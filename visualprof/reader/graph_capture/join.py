@@ -22,24 +22,10 @@ from visualprof.reader.graph_capture.templates import (
 from visualprof.reader.trace import TRACE_FIELDS, ArgColumn, Ints, Trace
 from visualprof.reader.trace.graphs import Graphs
 from visualprof.reader.trace.joined import JoinedTrace
+from visualprof.reader.trace.string_table import StringTable
 
 MAX_LAUNCH_KINDS = 4_000  # distinct launches that are matched; a recording has a few per batch size
 MAX_REASONS = 6  # mismatching graphs that a launch reports
-
-
-class _StringTable:
-    """The string table of a trace, extended by more texts."""
-
-    def __init__(self, strings: Sequence[str]) -> None:
-        self.strings = list(strings)
-        self._ids = {text: i for i, text in enumerate(self.strings)}
-
-    def id(self, text: str) -> int:
-        """Return the id of a text, a new one if it is not in the table yet."""
-        number = self._ids.setdefault(text, len(self.strings))
-        if number == len(self.strings):
-            self.strings.append(text)
-        return number
 
 
 def join_captures(trace: Trace, launches: GraphLaunches, captures: Sequence[Capture]) -> JoinedTrace:
@@ -49,7 +35,7 @@ def join_captures(trace: Trace, launches: GraphLaunches, captures: Sequence[Capt
     call that launched the graph as `parent`. Links of kind `owner` lead from the innermost event to its kernels.
     """
     templates, warnings = _templates(trace, launches, captures)
-    table = _StringTable(trace.strings)
+    table = StringTable(trace.strings)
     graphs = _graphs(launches, templates, table)
     fields = {name: getattr(trace, name) for name in TRACE_FIELDS}
     fields["strings"] = tuple(table.strings)
@@ -130,7 +116,7 @@ def _reasons(mismatches: Sequence[Mismatch]) -> str:
     return "; ".join(list(lines)[:MAX_REASONS])
 
 
-def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]], table: _StringTable) -> Graphs:
+def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]], table: StringTable) -> Graphs:
     """Return the columns of the templates and the launches."""
     nodes = [node for template, _ in templates for node in template.nodes]
     template_of_launch = np.empty(len(launches.call), np.int32)
@@ -154,7 +140,7 @@ def _graphs(launches: GraphLaunches, templates: Sequence[tuple[Template, Ints]],
     )
 
 
-def _arguments(nodes: Sequence[TemplateNode], table: _StringTable) -> dict[str, ArgColumn]:
+def _arguments(nodes: Sequence[TemplateNode], table: StringTable) -> dict[str, ArgColumn]:
     """Return arguments by name. A name that is text for some nodes and numeric for others is left out."""
     texts, numbers = (defaultdict[str, dict[int, float]](dict) for _ in range(2))
     for i, node in enumerate(nodes):

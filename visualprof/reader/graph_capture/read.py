@@ -12,21 +12,26 @@ from visualprof.errors import VisualprofError
 from visualprof.messages import msg
 from visualprof.reader import read_into_builder, read_trace
 from visualprof.reader.digest import blake2b
-from visualprof.reader.graph_capture.files import find_captures
+from visualprof.reader.graph_capture.files import find_captures, recording_fingerprint
 from visualprof.reader.graph_capture.graphs import BEGIN_CAPTURE, Capture, extract_graphs
 from visualprof.reader.graph_capture.join import join_captures
 from visualprof.reader.graph_capture.launches import GRAPH_LAUNCH, graph_launches, launches_without_work
+from visualprof.reader.memory_snapshot.origins import Mismatch, join_recordings
 from visualprof.reader.source import Progress, Source
 from visualprof.reader.trace import Trace
 from visualprof.reader.trace.codec import reader_version
 from visualprof.reader.trace.joined import build_event_pyramid
 
+MAX_RECORDING_BYTES = 256 << 20  # that is read along with a memory snapshot; a larger one is used from the cache
 _DECODER = msgspec.msgpack.Decoder(Capture)
 _ENCODER = msgspec.msgpack.Encoder()
 
 
 class ByteStore(Protocol):
-    """A cache of bytes."""
+    """A cache of bytes and of traces."""
+
+    def load(self, fingerprint: str) -> Trace | None:
+        """Return the trace of a recording, or `None` if it is not stored."""
 
     def load_bytes(self, key: str) -> bytes | None:
         """Return the bytes stored under a key, or `None`."""
@@ -39,7 +44,8 @@ class ByteStore(Protocol):
 def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -> Trace:
     """Return the trace of a file, including the contents of its captured graphs, if any.
 
-    A capture trace that cannot be read becomes a warning.
+    A memory snapshot gets the operators and modules of its allocations from the recordings of the same process. A
+    capture or recording that cannot be read becomes a warning.
 
     Raises:
         VisualprofError: As for `visualprof.reader.read_trace`, for the file itself.
@@ -47,6 +53,9 @@ def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -
     builder = read_into_builder(path, progress)
     may_launch = builder.mentions(GRAPH_LAUNCH)
     trace = builder.build(levels=not may_launch)
+    if trace.heap is not None:
+        files = find_captures(path)
+        return join_recordings(trace, ((file.name, _load_recording(file, cache)) for file in files)) if files else trace
     if not may_launch:
         return trace
     if without_work := launches_without_work(trace):
@@ -61,6 +70,17 @@ def read_joined(path: str | Path, progress: Progress | None, cache: ByteStore) -
         captures = [_load_capture(file, cache) for file in find_captures(path)]
         return join_captures(trace, launches, [recorded, *captures] if recorded.graphs else captures)
     return trace.with_columns(pyramid=build_event_pyramid(trace))
+
+
+def _load_recording(file: Path, cache: ByteStore) -> Trace | Mismatch:
+    """Return the trace of a recording, from the cache or by reading it, or the reason why it cannot be used."""
+    try:
+        trace = cache.load(recording_fingerprint(file))
+        if trace is None and file.stat().st_size > MAX_RECORDING_BYTES:
+            return Mismatch(msg("reader.recording_too_large", "it is too large to be read along with the snapshot"))
+        return trace or read_trace(file)
+    except (VisualprofError, OSError, MemoryError) as error:
+        return Mismatch(msg("reader.recording_cannot_read", f"it cannot be read: {error}"))
 
 
 def _load_capture(file: Path, cache: ByteStore) -> Capture:

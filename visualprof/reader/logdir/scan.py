@@ -17,8 +17,9 @@ from visualprof.messages import msg
 from visualprof.reader.ascend.folder import is_part_of_recording
 from visualprof.reader.foreign_files import describe, is_serving_result
 from visualprof.reader.foreign_recordings import foreign_folder
-from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture
+from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture, recordings_stamp
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
+from visualprof.reader.memory_snapshot.recordings import is_snapshot_name, relevant_names
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.recognition import recognize
 from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, unknown_profile
@@ -72,7 +73,7 @@ class Root(msgspec.Struct, frozen=True):
 class Version(msgspec.Struct, frozen=True):
     """Changes when the content of a file may have changed.
 
-    `captures` covers the capture traces that are read with it.
+    `captures` covers the files that are read with it: capture traces, or the recordings of a memory snapshot.
     """
 
     size: int
@@ -181,7 +182,7 @@ def walk(
         others: The other log directories, to which links may lead.
     """
     if root.path.is_file():
-        captures = captures_stamp(str(root.path.parent))
+        captures = _attached_stamp(str(root.path), None, captures_stamp(str(root.path.parent)))
         yield _log_file(root, "", display_name(root.path.name), str(root.path), root.path.stat(), captures)
         return
     seen: set[tuple[int, int]] = set()
@@ -201,7 +202,7 @@ def walk(
             yield Problem(_user_path(root, folder) or str(root.path), text, "")
             continue
         entries += len(children)
-        captures = captures_stamp(path)
+        captures, names = captures_stamp(path), relevant_names([child.name for child in children])
         if entries > MAX_ENTRIES:
             text = msg("logdir.over_files_rest_not", f"over {MAX_ENTRIES:,} files: the rest is not looked at")
             yield Problem(
@@ -224,7 +225,8 @@ def walk(
                 if stat.S_ISDIR(status.st_mode):
                     (linked if child.is_symlink() else plain).append((child.path, relative))
                 elif stat.S_ISREG(status.st_mode):
-                    yield _log_file(root, folder, name, child.path, status, captures)
+                    stamp = _attached_stamp(child.path, names, captures)
+                    yield _log_file(root, folder, name, child.path, status, stamp)
             except OSError:  # a dangling link, a loop, or deleted since it was listed
                 continue
 
@@ -260,6 +262,17 @@ def display_name(name: str) -> str:
     if name.isascii():
         return name
     return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _attached_stamp(path: str, names: Sequence[str] | None, captures: int) -> int:
+    """Return a number that changes with the files that are read with a file.
+
+    Args:
+        path: The file.
+        names: The relevant names in its folder; `None` to list the folder.
+        captures: The number of the folder's captures.
+    """
+    return recordings_stamp(path, names) if is_snapshot_name(os.path.basename(path)) else captures
 
 
 def _log_file(root: Root, folder: str, name: str, path: str, status: os.stat_result, captures: int) -> LogFile:

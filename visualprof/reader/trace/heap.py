@@ -119,6 +119,31 @@ class BlockRows(msgspec.Struct, frozen=True):
     role: Ids
 
 
+class OriginRows(msgspec.Struct, frozen=True):
+    """Places in recordings of the same process where blocks were allocated: (n,) by block, (0,) without a recording.
+
+    Attributes:
+        ts: Time in ns since the first event of the recording, `NO_TIME` for blocks that no recording contains.
+        operator: String ids of the innermost operators, 0 for none.
+        module: String ids of the paths of modules, 0 for none.
+        file: String ids of the file names of the recordings, 0 for none.
+    """
+
+    ts: Ints
+    operator: Ids
+    module: Ids
+    file: Ids
+
+    def __len__(self) -> int:
+        return len(self.ts)
+
+
+def no_origins(count: int) -> OriginRows:
+    """Return the places of blocks that no recording contains."""
+    ids = [np.zeros(count, np.int32) for _ in range(3)]
+    return OriginRows(np.full(count, NO_TIME, np.int64), *ids)
+
+
 class StackRows(msgspec.Struct, frozen=True):
     """Call stacks: stack i has the frames `frame[offset[i]:offset[i + 1]]`, the innermost first.
 
@@ -169,6 +194,7 @@ class Heap(msgspec.Struct, frozen=True):
         blocks: Allocated blocks.
         stacks: Call stacks.
         tables: Pools, streams and devices.
+        origins: Places in recordings.
     """
 
     entries: Entries
@@ -176,6 +202,7 @@ class Heap(msgspec.Struct, frozen=True):
     blocks: BlockRows
     stacks: StackRows
     tables: HeapTables
+    origins: OriginRows
 
 
 def is_at(born: Ints, died: Ints, event: int) -> Mask:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Annotated, Any, Literal, TypeVar
 from urllib.parse import quote
 
+import msgspec
 import numpy as np
 from flask import Response
 from msgspec import Meta
@@ -27,7 +28,7 @@ from visualprof.views.measure.heap.holders import select_blocks
 from visualprof.views.measure.heap.labels import GroupBy
 from visualprof.views.measure.heap.moment import device_entries, failed_entries, moment, totals
 from visualprof.views.measure.heap.out_of_memory import explain_failure
-from visualprof.views.measure.heap.overview import HeapMeta, entry_times, heap_meta
+from visualprof.views.measure.heap.overview import HeapMeta, JoinedRecording, entry_times, heap_meta
 from visualprof.views.measure.heap.segment_map import MAX_PIECES, segment_map
 from visualprof.views.measure.heap.stacked import TILE_BUCKETS, block_names, make_tile, stacked_blocks
 from visualprof.views.measure.heap.tables import (
@@ -66,6 +67,7 @@ class BlocksFilter(HeapQuery):
     line: Annotated[str, Meta(description="label of by=line")] = ""
     function: Annotated[str, Meta(description="label of by=function")] = ""
     file: Annotated[str, Meta(description="label of by=file")] = ""
+    operator: Annotated[str, Meta(description="label of by=operator")] = ""
     module: Annotated[str, Meta(description="label of by=module")] = ""
     category: Annotated[str, Meta(description="label of by=category")] = ""
     pool: Annotated[str, Meta(description="label of by=pool")] = ""
@@ -251,11 +253,24 @@ class Snapshot(Resource):
             self._traces, span, "snapshot", function, *arguments, step_range=query.step_range, work="pass"
         )
 
+    def _with_span(self, query: SpanQuery, recording: JoinedRecording) -> JoinedRecording:
+        """Return a recording with its run, worker and span, if a user may see it."""
+        snapshot = self._find_span(query).log_file
+        for run in self._visible.listing().runs:
+            for worker in run.workers:
+                for span in worker.spans:
+                    file = span.log_file
+                    if (file.root, file.folder, file.name) == (snapshot.root, snapshot.folder, recording.file):
+                        return JoinedRecording(recording.file, recording.allocations, run.id, worker.id, span.id)
+        return recording
+
     @get("/snapshot/meta", errors=SPAN_ERRORS, needs="link")
     def meta(self, query: HeapQuery) -> HeapMeta:
         """Return the devices, categories and markers of a memory snapshot."""
         version = quote(self._traces.version(self._find_span(query), query.step_range), safe="")
-        return self._compute(query, compute_meta, query.device, version)
+        meta = self._compute(query, compute_meta, query.device, version)
+        recordings = [self._with_span(query, recording) for recording in meta.recordings]
+        return msgspec.structs.replace(meta, recordings=recordings)
 
     @get("/snapshot/tile", errors=SPAN_ERRORS, needs="link")
     def tile(self, query: HeapTileQuery) -> HeapTile | Response:

@@ -1,6 +1,7 @@
 // Links to locations on the timeline, for pages that show single events.
 import { computed } from "vue";
 import type { RouteLocationRaw } from "vue-router";
+import type { JoinedRecording } from "../api";
 import { queryValue, SELECTION_KEYS } from "./address";
 import { run, span, worker } from "./selection";
 
@@ -9,6 +10,8 @@ export const hasTimeline = computed(() => span.value?.views.includes("trace") ??
 
 // An operator and its calls fit into this margin on either side.
 const MARGIN_NS = 250_000;
+// The area that is marked around a point in time.
+const POINT_MARGIN_NS = 10_000;
 
 function selection(): Record<string, string> {
   return Object.fromEntries(
@@ -43,6 +46,14 @@ export function eventLocation(event: number, workerId?: string, aroundNs?: numbe
 /** Return a link to a time range, in ns since the first event. */
 export function windowLocation(startNs: number, endNs: number): RouteLocationRaw {
   return { path: "/trace", query: { ...selection(), win: `${Math.round(startNs)}~${Math.round(endNs)}` } };
+}
+
+/** Return a link to a time of a recording of another run, in ns since its first event; null if it is not listed. */
+export function recordingLocation(recording: JoinedRecording, ns: number): RouteLocationRaw | null {
+  if (recording.run === null || recording.worker === null || recording.span === null) return null;
+  const { run, worker, span } = recording;
+  const range = `${Math.max(0, Math.round(ns - POINT_MARGIN_NS))}~${Math.round(ns + POINT_MARGIN_NS)}`;
+  return { path: "/trace", query: { run, worker, span, at_span: range } };
 }
 
 /** Return a link to the longest event of a name. */

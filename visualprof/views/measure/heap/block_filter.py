@@ -12,7 +12,7 @@ from visualprof.views.measure.heap.choice import heap_of
 from visualprof.views.measure.heap.labels import GroupBy, block_labels, frame_texts
 
 MAX_CACHED_FILTERS = 8
-_LABELS: tuple[GroupBy, ...] = ("line", "function", "file", "module", "category", "pool", "stream")
+_LABELS: tuple[GroupBy, ...] = ("line", "function", "file", "operator", "module", "category", "pool", "stream")
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,8 @@ class BlockFilter:
         line: Line that allocated the block, as the label of `by=line`.
         function: Function that allocated the block.
         file: Path of the file that allocated the block.
-        module: Chain of modules that allocated the block.
+        operator: Operator that allocated the block, if the snapshot is joined with a recording.
+        module: Path or chain of modules that allocated the block.
         category: Role of the memory.
         pool: Memory pool: `default`, or the two numbers of a private pool.
         stream: Stream, such as 0x0.
@@ -37,6 +38,7 @@ class BlockFilter:
     line: str = ""
     function: str = ""
     file: str = ""
+    operator: str = ""
     module: str = ""
     category: str = ""
     pool: str = ""

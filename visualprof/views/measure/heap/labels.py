@@ -1,4 +1,4 @@
-"""Labels of blocks: the line of the program that allocated them, its function, the module, the role, the pool."""
+"""Labels of blocks: the line of the program that allocated them, its function, operator, module, role, pool."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from visualprof.errors import BadParameter
+from visualprof.messages import msg
 from visualprof.reader.trace import Ids, Mask, Trace
 from visualprof.reader.trace.heap import Heap
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
 from visualprof.views.measure.launches.launch_origin import LIBRARY_FRAME
 
-GroupBy = Literal["line", "function", "file", "module", "stack", "category", "pool", "stream"]
+GroupBy = Literal["line", "function", "file", "operator", "module", "stack", "category", "pool", "stream"]
 NO_STACK = ""
 DEFAULT_POOL = "default"
 
@@ -35,10 +37,15 @@ def block_labels(trace: Trace, by: GroupBy) -> BlockLabels:
 
     - line, function, file: of the innermost frame of the user's own source; without one, of the innermost frame with a
       line of source, otherwise of the innermost frame
-    - module: the lines of the nested `forward` calls of modules, the outermost first
+    - operator: the innermost operator of the recording that the snapshot is joined with
+    - module: the path of modules in this recording; otherwise the lines of the nested `forward` calls of modules, the
+      outermost first
     - stack: all frames, by their functions
     - category: the role of the memory
     - pool, stream: the memory pool, and the stream
+
+    Raises:
+        BadParameter: The snapshot is not joined with a recording, which `operator` needs.
     """
     cache = _labels(trace)
     if by not in cache:
@@ -60,6 +67,36 @@ def _compute_labels(trace: Trace, by: GroupBy) -> BlockLabels:
         return _numbered(heap.blocks.pool, lambda pool: pool_name(heap, pool) or "")
     if by == "stream":
         return _numbered(heap.blocks.stream, lambda stream: stream_name(heap, stream))
+    if by == "operator":
+        return _operators(trace, heap)
+    by_stack = _stack_labels(trace, heap, by)
+    return _with_module_paths(trace, heap, by_stack) if by == "module" and len(heap.origins) else by_stack
+
+
+def _operators(trace: Trace, heap: Heap) -> BlockLabels:
+    if not len(heap.origins):
+        raise BadParameter(
+            msg("views.snapshot_not_joined", "the memory snapshot is not joined with a recording, which has operators"),
+            msg(
+                "views.join_snapshot",
+                "record the same steps with profile_memory=True into the folder of the snapshot, see "
+                "docs/views/snapshot.md",
+            ),
+        )
+    return _numbered(heap.origins.operator, trace.strings.__getitem__)
+
+
+def _with_module_paths(trace: Trace, heap: Heap, by_stack: BlockLabels) -> BlockLabels:
+    """Return the paths of modules in a recording, and the labels of the call stacks for blocks without one."""
+    recorded = _numbered(heap.origins.module, trace.strings.__getitem__)
+    label = np.where(heap.origins.module > 0, len(by_stack.names) + recorded.label, by_stack.label)
+    used, ids = np.unique(label, return_inverse=True)
+    names = [*by_stack.names, *recorded.names]
+    return BlockLabels(ids.astype(np.int32), [names[i] for i in used.tolist()])
+
+
+def _stack_labels(trace: Trace, heap: Heap, by: GroupBy) -> BlockLabels:
+    """Return labels that depend on the call stack alone."""
     names = [_stack_name(trace, heap, stack, by) for stack in _stacks(heap)]
     numbers: dict[str, int] = {}
     label_of_stack = np.array([numbers.setdefault(name, len(numbers)) for name in names], np.int32)

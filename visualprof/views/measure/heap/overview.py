@@ -31,6 +31,24 @@ class HeapRange(msgspec.Struct):
     last: int
 
 
+class JoinedRecording(msgspec.Struct):
+    """A recording of the same process, with which the snapshot is joined.
+
+    Attributes:
+        file: File name.
+        allocations: Number of allocations that both contain.
+        run: Run in the log directory; None in a report, and if the recording is not listed.
+        worker: Worker of the run.
+        span: Span of the worker.
+    """
+
+    file: str
+    allocations: int
+    run: str | None = None
+    worker: str | None = None
+    span: str | None = None
+
+
 class HeapMeta(msgspec.Struct):
     """A device of a memory snapshot.
 
@@ -53,6 +71,7 @@ class HeapMeta(msgspec.Struct):
         snapshots: Entries at which a snapshot was taken, the first 1,000.
         steps: Steps, the first 1,000.
         annotations: Other named ranges, the first 1,000.
+        recordings: Recordings with which the snapshot is joined.
     """
 
     version: str
@@ -73,6 +92,7 @@ class HeapMeta(msgspec.Struct):
     snapshots: list[int]
     steps: list[HeapRange]
     annotations: list[HeapRange]
+    recordings: list[JoinedRecording]
 
 
 def heap_meta(trace: Trace, device: int, version: str) -> HeapMeta:
@@ -115,7 +135,13 @@ def heap_meta(trace: Trace, device: int, version: str) -> HeapMeta:
             for name, (low, high) in list(named_steps(trace, heap, device).items())[:MAX_MARKERS]
         ],
         annotations=_annotations(trace, device),
+        recordings=_recordings(trace),
     )
+
+
+def _recordings(trace: Trace) -> list[JoinedRecording]:
+    counts: list[int] = np.bincount(heap_of(trace).origins.file).tolist()
+    return [JoinedRecording(trace.strings[file], count) for file, count in enumerate(counts) if file and count]
 
 
 def entry_times(trace: Trace, device: int) -> Ints | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from visualprof.reader.trace import Ints, Trace
+from visualprof.reader.trace.heap import no_origins
 from visualprof.views.answers import kinds
 from visualprof.views.answers.table import AddressColumn, Columns, LazyTextColumn
 from visualprof.views.measure.heap.block_filter import BlockFilter
@@ -144,6 +145,10 @@ class BlockColumns(Columns):
         lifetime_ns: Time from the allocation to the release; None if unknown.
         lifetime_entries: Number of entries from the allocation to the release.
         name: Line that allocated it.
+        operator: Operator that allocated it, in a recording of the same process; None if unknown.
+        module: Path of modules around the operator.
+        recording: File name of the recording.
+        recording_ns: Time of the allocation since the first event of the recording.
         stack: Call stack of the allocation, the innermost frame first.
         free_stack: Call stack of the release.
     """
@@ -161,6 +166,10 @@ class BlockColumns(Columns):
     lifetime_ns: kinds.DurationColumn
     lifetime_entries: kinds.CountColumn
     name: kinds.NameColumn
+    operator: kinds.NameColumn
+    module: kinds.NameColumn
+    recording: kinds.WordColumn
+    recording_ns: kinds.DurationColumn
     stack: kinds.TextColumn
     free_stack: kinds.TextColumn
 
@@ -261,6 +270,7 @@ def block_columns(trace: Trace, device: int, rows: Ints) -> BlockColumns:
     category, line = block_labels(trace, "category"), block_labels(trace, "line")
     entries, times = lifetimes(trace, device, rows)
     is_known, died = entries >= 0, blocks.died[rows]
+    origins = heap.origins if len(heap.origins) else no_origins(len(blocks.addr))
     return BlockColumns(
         block=rows,
         address=AddressColumn(blocks.addr[rows].astype(np.uint64)),
@@ -275,6 +285,10 @@ def block_columns(trace: Trace, device: int, rows: Ints) -> BlockColumns:
         lifetime_ns=np.full(len(rows), np.nan) if times is None else np.where(is_known, times, np.nan),
         lifetime_entries=np.where(is_known, entries, np.nan),
         name=LazyTextColumn(line.label[rows], line.names.__getitem__),
+        operator=LazyTextColumn(origins.operator[rows], lambda name: trace.strings[name] or None),
+        module=LazyTextColumn(origins.module[rows], lambda name: trace.strings[name] or None),
+        recording=LazyTextColumn(origins.file[rows], lambda name: trace.strings[name] or None),
+        recording_ns=np.where(origins.file[rows] > 0, origins.ts[rows], np.nan),
         stack=LazyTextColumn(blocks.stack[rows], lambda stack: _stack_text(trace, stack)),
         free_stack=LazyTextColumn(blocks.free_stack[rows], lambda stack: _stack_text(trace, stack)),
     )

@@ -2,12 +2,18 @@
 // A report contains only the named moments and no filtered answers, so other choices have no effect there.
 import { computed, type ComputedRef, type WritableComputedRef } from "vue";
 import { offlineReport, type Query } from "../../api";
+import { t } from "../../locales";
 import { patchQuery, queryValue, step, useParameter } from "../../state";
 import type { Hit } from "./tile";
 
 /** Groupings whose rows can be a filter. */
-export const GROUPS = ["line", "function", "file", "module", "category", "pool", "stream"] as const;
+export const GROUPS = ["line", "function", "file", "operator", "module", "category", "pool", "stream"] as const;
 export type Group = (typeof GROUPS)[number];
+/** Return the name of the group of blocks without a label. */
+export function noGroup(group: Group): string {
+  return t(`snapshot.no_${group === "module" || group === "operator" ? group : "stack"}`);
+}
+
 const FILTERS = [...GROUPS, "frame", "text"] as const;
 export type Filter = (typeof FILTERS)[number];
 
