@@ -2,7 +2,7 @@
 
     python -m benchmarks.opened_run FILE [--chromium /usr/bin/chromium]
 
-The server has parsed the file and answered its overview before, as when somebody else has opened the run.
+The server has parsed the file and answered its overview before, as if another user had opened the run.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def scrolled(page: Any, seconds: float = 3.0) -> tuple[float, float]:
 
 
 def write_shapes(path: Path, count: int) -> None:
-    """Write a file of `count` operators, each with shapes of its own."""
+    """Write a file of `count` operators, each with different shapes."""
     with path.open("w", encoding="utf-8") as file:
         file.write('{"schemaVersion": 1, "traceEvents": [\n')
         for i in range(count):

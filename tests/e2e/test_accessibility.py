@@ -46,7 +46,7 @@ def violations(page: Page) -> list[Any]:
 
 
 def violations_in_both_themes(page: Page) -> list[Any]:
-    """Of a page in the light theme, then in the dark theme, which changes only colors."""
+    """Return the violations in the light theme, then in the dark theme, which changes only colors."""
     light = violations(page)
     page.keyboard.press("t")
     expect(page.locator("html")).to_have_attribute("data-theme", "dark")

@@ -23,7 +23,7 @@ from tests.remote.conversions import Feeds, convert, run, seen
 from tests.remote.test_converters_tensorflow import SAVE
 from visualprof.remote import converters
 from visualprof.remote.child.inputs import SweepPoint, point_feeds
-from visualprof.remote.converters import all_converters, converter
+from visualprof.remote.converters import all_converters, converter, converters_in
 from visualprof.remote.protocol import Advise, Input, Sweep
 
 pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.filterwarnings("ignore::DeprecationWarning")]
@@ -31,10 +31,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.long, pytest.mark.filterwarnings("ig
 # A converter that does what another one does, and then multiplies the outputs, or spoils what stands in a file.
 SPOILED = """
 from dataclasses import replace
-from visualprof.remote.converters import {module}
+from visualprof.remote.converters import converters_in, {module}
 
-ALL = getattr({module}, "CONVERTERS", None) or [{module}.CONVERTER]
-(HONEST,) = (kind for kind in ALL if kind.name == "{name}")
+(HONEST,) = (kind for kind in converters_in({module}) if kind.name == "{name}")
 
 def onnx(path):
     import onnx, numpy
@@ -229,7 +228,7 @@ def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with zipfile.ZipFile(path, "a") as file:
         for entry in pkgutil.iter_modules(converters.__path__):
             module = importlib.import_module(f"{converters.__name__}.{entry.name}")
-            for kind in () if entry.ispkg else getattr(module, "CONVERTERS", None) or [module.CONVERTER]:
+            for kind in () if entry.ispkg else converters_in(module):
                 spoiled = SPOILED.format(module=entry.name, name=kind.name)
                 file.writestr(f"visualprof/remote/converters/bad_{kind.name}.py", spoiled)
     return path

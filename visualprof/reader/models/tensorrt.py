@@ -111,7 +111,7 @@ class _EngineBuilder:
         )
 
     def _read_rows(self, tensor: Json) -> list[int]:
-        """Return the values of a tensor that a layer reads; a tensor that nothing wrote is a value of its own."""
+        """Return the values of a tensor that a layer reads; a tensor that nothing wrote is a new value."""
         name = text(tensor.get("Name"))
         if name not in self._rows:
             self._add_value(name, tensor)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from visualprof.messages import msg
@@ -294,9 +295,13 @@ def all_converters() -> tuple[Converter, ...]:
     converters: list[Converter] = []
     for entry in pkgutil.iter_modules(__path__):
         if not entry.ispkg:
-            module = importlib.import_module(f"{__name__}.{entry.name}")
-            converters += getattr(module, "CONVERTERS", None) or [module.CONVERTER]
+            converters += converters_in(importlib.import_module(f"{__name__}.{entry.name}"))
     return tuple(sorted(converters, key=lambda converter: converter.name))
+
+
+def converters_in(module: ModuleType) -> Sequence[Converter]:
+    """Return the converters of a module of this folder."""
+    return getattr(module, "CONVERTERS", None) or [module.CONVERTER]
 
 
 def converter(name: str) -> Converter:
