@@ -11,8 +11,10 @@ interface Pointer {
 /** Return a function that draws a band between two pixels; null removes it. */
 export type RangeBand = (ends: readonly [number, number] | null) => void;
 
-export async function createRangeBand(chart: EChartsType): Promise<RangeBand> {
+/** Return null if the chart was disposed while the code was loading. */
+export async function createRangeBand(chart: EChartsType): Promise<RangeBand | null> {
   const { graphic } = await import("./engine-more");
+  if (chart.isDisposed()) return null;
   const mark = new graphic.Rect({ z: 100, silent: true, invisible: true, style: { fill: "#2f74d0", opacity: 0.18 } });
   chart.getZr().add(mark);
   return (ends) => {
