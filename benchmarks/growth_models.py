@@ -9,7 +9,8 @@ import numpy as np
 from visualprof.reader.graph import ModelBuilder, ModelGraph, Node, Scope, Value
 from visualprof.reader.trace import Category, Trace, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
-from visualprof.views.graph import GraphParams, compute, measured
+from visualprof.views.graph import GraphParams, compute
+from visualprof.views.measure.graphs.node_times import measured
 
 LAYER = 10  # operators
 TYPES = ("MatMul", "Add", "Softmax", "Mul", "Reshape")

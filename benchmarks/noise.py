@@ -17,7 +17,8 @@ import numpy as np
 from visualprof.views.answers.table import Table
 from visualprof.views.diff.answer import DiffAnswer
 from visualprof.views.diff.compare import Named, compare
-from visualprof.views.diff.side import Cells, Facts, Pieces, Side, StepTimes
+from visualprof.views.diff.facts import Facts
+from visualprof.views.diff.side import Cells, Pieces, Side, StepTimes
 from visualprof.views.measure.steps.parts import STEP_PARTS
 
 ROWS = 150

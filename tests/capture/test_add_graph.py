@@ -13,8 +13,9 @@ from tests.conftest import FIXTURES, ROOT, trace_of
 from visualprof.capture import UnsupportedModel, add_graph
 from visualprof.reader.models import read_model
 from visualprof.reader.trace import Category
-from visualprof.views.graph import drawn, measured
+from visualprof.views.graph import drawn
 from visualprof.views.measure.graphs.join import join_times
+from visualprof.views.measure.graphs.node_times import measured
 
 GRAPHS = FIXTURES / "graphs"
 # Parameters by the frameworks' own count of tests/capture/*_models.py.

@@ -19,7 +19,7 @@ from visualprof.reader.models import read_model
 from visualprof.remote.queue.service import JobService, JobServices
 from visualprof.remote.queue.settings import QueueSettings
 from visualprof.remote.queue.store.records import Job
-from visualprof.views.graph import measured
+from visualprof.views.measure.graphs.node_times import measured
 from visualprof.views.trend.figures import VIEW as FIGURES
 
 SMALL = 4 << 20  # all samples together: they are in the wheel

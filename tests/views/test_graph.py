@@ -14,6 +14,7 @@ from visualprof.reader.trace import Trace
 from visualprof.views import graph
 from visualprof.views.measure.graphs import compare as graph_compare
 from visualprof.views.measure.graphs.hierarchy import MAX_CHILDREN, cached_hierarchy
+from visualprof.views.measure.graphs.node_times import measured as node_times
 
 
 def columns(model: ModelGraph) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def columns(model: ModelGraph) -> dict[str, Any]:
 
 
 def measured(model: ModelGraph, trace: Trace) -> dict[str, Any]:
-    return json_of(graph.measured(model, trace))
+    return json_of(node_times(model, trace))
 
 
 def node_details(model: ModelGraph, place: int) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from visualprof.views.measure.graphs.compare import compare_graphs
 from visualprof.views.measure.graphs.hierarchy import Hierarchy, cached_hierarchy
 from visualprof.views.measure.graphs.join import join_times
 from visualprof.views.measure.graphs.names import is_related_type
+from visualprof.views.measure.graphs.node_times import measured
 
 FLOW = FIXTURES / "onnxruntime"
 MODELS = [
@@ -168,7 +169,7 @@ def test_merged_operators_map_to_the_node_of_their_type_and_the_rest_is_reported
     assert found["head/MatMul"][0] == duration(trace, "head/MatMul/MatMulAddFusion")
     assert found["call_1:function/Mul"][0] == duration(trace, "_inlfunc_Step_token_0_function/Mul/QuickGeluFusion/")
     assert not {"BatchNormalization.0", "Relu.0", "head/Add"} & set(found)
-    profile = json_of(graph.measured(flow(), trace))
+    profile = json_of(measured(flow(), trace))
     lost = profile["total_ns"] - profile["matched_ns"]
     assert profile["unmatched"] == {
         "name": ["ReorderOutput"],
@@ -202,7 +203,7 @@ def named(trace: Trace, name: str) -> list[int]:
 @pytest.mark.parametrize("level", ["off", "all"])
 def test_the_operator_table_has_every_measured_node(level: str) -> None:
     trace = trace_of(FLOW / f"flow_{level}.json.gz")
-    columns = json_of(graph.measured(flow(), trace))["columns"]
+    columns = json_of(measured(flow(), trace))["columns"]
     table = {trace.strings[n] for n in trace.events.name.tolist()}
     links = [name for name, ns in zip(columns["operator"], columns["time_ns"], strict=True) if ns is not None]
     assert links

@@ -17,7 +17,8 @@ from visualprof.errors import BadParameter
 from visualprof.reader import native
 from visualprof.reader.trace import Category
 from visualprof.views import view
-from visualprof.views.findings import FindingsAnswer, Together
+from visualprof.views.findings import FindingsAnswer
+from visualprof.views.measure.findings.finding import Together
 from visualprof.views.measure.launches.answer_names import add_short_names
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import parse_changes

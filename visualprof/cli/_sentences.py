@@ -10,7 +10,8 @@ from visualprof.cli._terminal import cell
 from visualprof.mcp.definitions import texts
 
 if TYPE_CHECKING:
-    from visualprof.views.findings import Finding, FindingsAnswer, RemarkRow
+    from visualprof.views.findings import FindingsAnswer, RemarkRow
+    from visualprof.views.measure.findings.finding import Finding
     from visualprof.views.plan import PlanAnswer
 
 _FACT = re.compile(r"%(\w+)%")

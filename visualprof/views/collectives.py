@@ -8,49 +8,21 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from visualprof.peaks import find_link_bandwidth
 from visualprof.reader.trace import Floats
 from visualprof.views import Params, RunView
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.table import Columns, Table, from_rows
 from visualprof.views.measure.columns.groups import group
-from visualprof.views.measure.ranks.communication_events import CommunicationEvents, bus_bytes
-from visualprof.views.measure.ranks.link_matrix import AxisKind, LinkCell, RankLink, link_matrix
-from visualprof.views.measure.ranks.link_times import link_times
+from visualprof.views.measure.ranks.communication_events import CommunicationEvents
+from visualprof.views.measure.ranks.communication_sizes import ExchangeColumns, communication_sizes, link_peak
+from visualprof.views.measure.ranks.link_matrix import AxisKind, LinkCell, RankLink, link_matrix, rank_pairs
 from visualprof.views.measure.ranks.pipelines import PipelineBubbles, pipeline_bubbles
 from visualprof.views.measure.ranks.process_groups import ProcessGroups
 from visualprof.views.measure.ranks.processes import NO_COMMUNICATION_HINT, summary_takes_part, takes_part
-from visualprof.views.measure.ranks.rank_summary import RankSteps, rank_summary
+from visualprof.views.measure.ranks.rank_summary import rank_summary
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis, analyze_run
 
-SPANS = ("unknown", "host", "hosts")
 MAX_MEMBERS_LISTED = 8  # ranks in the text of a group
-
-
-class ExchangeColumns(Columns):
-    """Collectives and messages by role, name, number of members and size (rounded down to a power of two).
-
-    Attributes:
-        latency_ns: Median over the calls of the shortest time over the ranks; unknown if only launches are recorded.
-        bandwidth_bytes_per_s: Bandwidth at that latency, as in nccl-tests.
-        bus_bandwidth_bytes_per_s: Bus bandwidth at that latency, as in nccl-tests.
-        peak_bytes_per_s: Peak of the link.
-        against: Source of the peak: the device's datasheet, or the best measured value over the same span.
-    """
-
-    role: kinds.WordColumn
-    name: kinds.NameColumn
-    span: kinds.WordColumn
-    members: kinds.CountColumn
-    calls: kinds.CountColumn
-    bytes: kinds.SizeColumn
-    latency_ns: kinds.DurationColumn
-    wait_ns: kinds.DurationColumn
-    bandwidth_bytes_per_s: kinds.BandwidthColumn
-    bus_bandwidth_bytes_per_s: kinds.BandwidthColumn
-    peak_bytes_per_s: kinds.BandwidthColumn
-    against: kinds.WordColumn
-    of_peak: kinds.RatioColumn
 
 
 class ProcessGroupColumns(Columns):
@@ -175,10 +147,10 @@ def compute(run: RunAnalysis, params: Params) -> CollectivesAnswer:
     pipes = pipeline_bubbles(
         run.ranks, run.wait_totals, run.communication_events.steps, process_groups, run.microbatches, params.step
     )
-    pairs = _pairs(met, run.ranks, process_groups, params.step)
+    pairs = rank_pairs(met, run.ranks, process_groups, params.step)
     ends_are, ends, cells = link_matrix(pairs, process_groups.ranks, process_groups.hosts)
     return CollectivesAnswer(
-        columns=_sizes(met, process_groups, _link(run.ranks)),
+        columns=communication_sizes(met, process_groups, link_peak(run.ranks)),
         groups=Table(columns=_groups(met, process_groups)),
         pairs=Table(columns=from_rows(RankPairColumns, [pair[:-1] for pair in pairs])),
         links=Table(columns=from_rows(LinkColumns, [_cell(cell, pairs[cell.slowest]) for cell in cells])),
@@ -214,75 +186,6 @@ def _select_step(met: CommunicationEvents, step: str) -> CommunicationEvents:
     keep = met.step == (met.steps.index(step) if step in met.steps else len(met.steps))
     columns = [name for name in met.__struct_fields__ if name not in ("names", "steps")]
     return msgspec.structs.replace(met, **{name: getattr(met, name)[keep] for name in columns})
-
-
-def _link(ranks: Sequence[RankSteps]) -> float | None:
-    """Return bytes/s of the links within a host if all devices are of one known kind."""
-    names = {device.name for rank in ranks for device in rank.devices}
-    return find_link_bandwidth(names.pop()) if len(names) == 1 else None
-
-
-def _role(met: CommunicationEvents, row: int, process_groups: ProcessGroups) -> str:
-    role = process_groups.groups[int(met.group[row])].role if met.group[row] >= 0 else "unknown"
-    return "pipeline" if met.source[row] >= 0 and role in ("world", "unknown") else role
-
-
-def _sizes(met: CommunicationEvents, process_groups: ProcessGroups, link: float | None) -> ExchangeColumns:
-    """Return rows by role, name and size. A measured peak is the best over the same span."""
-    bucket = np.where(met.bytes > 0, np.floor(np.log2(np.maximum(met.bytes, 1))), -1).astype(np.int64)
-    roles = {
-        role: i
-        for i, role in enumerate(
-            dict.fromkeys(["unknown", *(process_group.role for process_group in process_groups.groups)])
-        )
-    }
-    of_group = np.array([*(roles[process_group.role] for process_group in process_groups.groups), 0], np.int64)[
-        met.group
-    ]
-    span = np.minimum(met.host_count, 2)
-    same = group(of_group, met.name, span, met.member_count, bucket, met.is_message)
-    timed = np.flatnonzero(met.data_transfer_ns >= 0)
-    by_size = group(same.ids[timed])
-    latency = np.full(len(same.first), np.nan)
-    latency[same.ids[timed[by_size.first]]] = by_size.median(met.data_transfer_ns[timed])
-    once = np.ones(len(met.name))
-    size = np.where(same.min(met.bytes) >= 0, same.mean(met.bytes.astype(np.float64), once), np.nan)
-    wait_per_rank = np.where(met.wait_ns >= 0, met.wait_ns / np.maximum(met.rank_count, 1), np.nan)
-    wait = same.mean(wait_per_rank, once)
-    ids: list[int] = met.name[same.first].tolist()
-    names = [met.names[i] for i in ids]
-    members = met.member_count[same.first]
-    moved = np.array([bus_bytes(n, size[i : i + 1], members[i : i + 1])[0] for i, n in enumerate(names)], np.float64)
-    bus = np.where(latency > 0, moved / np.maximum(latency, 1) * 1e9, np.nan)
-    reach = span[same.first]
-    rows = list[tuple[Any, ...]]()
-    for i, first in enumerate(same.first.tolist()):
-        far = int(reach[i])
-        on_datasheet = link is not None and far == 1
-        best = np.nanmax(np.where(reach == far, bus, np.nan), initial=0.0) if far else 0.0
-        peak = link if on_datasheet else float(best) or None
-        rows.append(
-            (
-                _role(met, first, process_groups),
-                names[i],
-                SPANS[far],
-                int(members[i]) or None,
-                int(same.count[i]),
-                _none_if_nan(size[i]),
-                _none_if_nan(latency[i]),
-                _none_if_nan(wait[i]),
-                _none_if_nan(size[i] / latency[i] * 1e9) if latency[i] > 0 else None,
-                _none_if_nan(bus[i]),
-                peak,
-                ("datasheet" if on_datasheet else "measured") if peak else None,
-                _none_if_nan(bus[i] / peak) if peak else None,
-            )
-        )
-    return from_rows(ExchangeColumns, sorted(rows, key=lambda row: (row[0], row[1], row[3] or 0, row[5] or 0)))
-
-
-def _none_if_nan(value: Any) -> float | None:
-    return None if np.isnan(value) else float(value)
 
 
 def _groups(met: CommunicationEvents, process_groups: ProcessGroups) -> ProcessGroupColumns:
@@ -325,45 +228,6 @@ def _groups(met: CommunicationEvents, process_groups: ProcessGroups) -> ProcessG
 def _listed(members: Sequence[int]) -> str:
     shown = [str(rank) for rank in members]
     return ", ".join(shown if len(shown) <= MAX_MEMBERS_LISTED else [*shown[: MAX_MEMBERS_LISTED - 1], "…", shown[-1]])
-
-
-def _pairs(
-    met: CommunicationEvents, ranks: Sequence[RankSteps], process_groups: ProcessGroups, step: str
-) -> list[RankLink]:
-    """Return pairs of ranks, those that are slower than similar pairs first."""
-    shared = [name for name in met.steps if step in ("", name)]
-    length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
-    pairs = link_times(met, shared, length)
-    at = {number: i for i, number in enumerate(process_groups.ranks)}
-    rows = list[RankLink]()
-    for i, row in enumerate(pairs.event_row.tolist()):
-        sent = bool(met.is_message[row])
-        if sent:
-            ends = [int(met.source[row]), int(met.destination[row])]
-        elif met.group[row] >= 0 and len(process_groups.groups[int(met.group[row])].members) == 2:
-            ends = list(process_groups.groups[int(met.group[row])].members)
-        else:
-            continue
-        took, usual, size = float(pairs.median_ns[i]), float(pairs.baseline_ns[i]), int(met.bytes[row])
-        hosts = [process_groups.hosts[at[rank]] or None if rank in at else None for rank in ends]
-        rows.append(
-            RankLink(
-                source=ends[0],
-                destination=ends[1],
-                source_host=hosts[0],
-                destination_host=hosts[1],
-                name=met.names[int(met.name[row])],
-                calls=int(pairs.calls[i]),
-                bytes=size,
-                latency_ns=took,
-                usual_ns=_none_if_nan(usual),
-                slower=_none_if_nan(took / usual) if usual > 0 else None,
-                bandwidth_bytes_per_s=size / took * 1e9,
-                slow=bool(pairs.is_slow[i]),
-                bidirectional=not sent,
-            )
-        )
-    return sorted(rows, key=lambda link: (not link.slow, -(link.slower or 0), link.source, link.destination))
 
 
 def _cell(cell: LinkCell, slowest: RankLink) -> tuple[Any, ...]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Annotated, get_args
+from collections.abc import Iterator
+from typing import get_args
 
 import msgspec
 from msgspec.structs import replace
@@ -11,9 +11,18 @@ from msgspec.structs import replace
 from visualprof.reader.trace import Trace
 from visualprof.views import LoadParts, Params, View
 from visualprof.views.answers import kinds
-from visualprof.views.answers.kinds import kinds_by_key
 from visualprof.views.answers.table import Answer
-from visualprof.views.measure.findings.detection import Confidence, Detection, Rule, RuleContext, Severity
+from visualprof.views.measure.findings.detection import Detection, Rule, RuleContext
+from visualprof.views.measure.findings.finding import (
+    HIGH_SHARE,
+    MIN_SHARE,
+    Evidence,
+    Finding,
+    Together,
+    severity_of,
+    sort_findings,
+    total_gain_ns,
+)
 from visualprof.views.measure.findings.remarks import RemarkId, find_remarks
 from visualprof.views.measure.launches.launch import is_device_work
 from visualprof.views.measure.ranks.late_ranks import WAITING_RULES, LateRanks, late_ranks, transfer_part_ns
@@ -25,119 +34,12 @@ from visualprof.views.measure.replay.joint_replay import balance_gains
 from visualprof.views.measure.steps.windows import HOST_WORK
 from visualprof.views.rules import all_rules, detections
 
-# Shares of the step, as in traceml: smaller findings are dropped; medium severity; high severity.
-MIN_SHARE, MEDIUM_SHARE, HIGH_SHARE = 0.05, 0.1, 0.2
 MIN_BALANCED_FACTOR = 1.1  # balanced ranks gain this much more than one late rank: others are late in turn
 # Findings that need the other ranks, or that they change: reported from MIN_SHARE of the step.
 RUN_FINDINGS = {"straggler", "waiting_for_ranks", "communication_bound", *WAITING_RULES}
 # Findings whose measured time includes waiting for a late rank; the late rank comes before them.
 SYMPTOMS = {"waiting_for_ranks", "communication_bound", *WAITING_RULES}
 REMARKS: tuple[RemarkId, ...] = get_args(RemarkId)
-SEVERITY_ORDER = {"high": 0, "medium": 1, "low": 2}
-
-# Measured numbers of a finding; each rule has its own.
-Evidence = Annotated[
-    Mapping[str, int | float | str],
-    kinds_by_key(
-        device="id",
-        devices="count",
-        calls="count",
-        calls_per_step="count",
-        pageable_copies="count",
-        chains="count",
-        kernels_per_chain="count",
-        recompilations="count",
-        occupancy="ratio",
-        dataloader_ratio="ratio",
-        communication_ratio="ratio",
-        eligible_ratio="ratio",
-        short_kernel_ratio="ratio",
-        small_kernel_ratio="ratio",
-        memcpy_ratio="ratio",
-        outside_ratio="ratio",
-        idle_ratio="ratio",
-        sync_ratio="ratio",
-        staging_ratio="ratio",
-        chain_ratio="ratio",
-        layout_ratio="ratio",
-        softmax_ratio="ratio",
-        allocator_ratio="ratio",
-        function_ratio="ratio",
-        dataloader_ns="ns",
-        communication_ns="ns",
-        eligible_ns="ns",
-        idle_ns="ns",
-        outside_ns="ns",
-        memcpy_ns="ns",
-        kernel_mean_ns="ns",
-        median_step_ns="ns",
-        longest_step_ns="ns",
-        sync_ns="ns",
-        staging_ns="ns",
-        chain_ns="ns",
-        layout_ns="ns",
-        softmax_ns="ns",
-        allocator_ns="ns",
-        launch_ns="ns",
-        compile_ns="ns",
-        compile_ratio="ratio",
-        peak_bytes="bytes",
-        memory_bytes="bytes",
-        reserved_bytes="bytes",
-        unused_bytes="bytes",
-        cpu_pressure_ratio="ratio",
-        function="name",
-        call="name",
-        rank="id",
-        late_excess_ns="ns",
-        balanced_ns="ns",
-        steps_late="count",
-        steps="count",
-        transfer_ns="ns",
-        wait_ns="ns",
-        wait_ratio="ratio",
-        shortest_step_ns="ns",
-        first_step_ns="ns",
-        utilization_ratio="ratio",
-        family="name",
-        kernel_ratio="ratio",
-        operator="name",
-        self_ratio="ratio",
-    ),
-]
-
-
-class Finding(msgspec.Struct, frozen=True, kw_only=True):
-    """A cause worth changing. Its text is in the locales under `finding.ID`, for servers under `finding_served`.
-
-    Attributes:
-        severity: By the predicted savings: high from 20 % of the step, medium from 10 %. With only an upper bound:
-            medium from 20 %.
-        gain_ns_per_step: Predicted savings per step from the replay without the cause; None without a forecast.
-        most_ns_per_step: Time of the cause, an upper bound of the savings; None if unknown or if there is a forecast.
-        change: Change that removes the cause, for `whatif`; "" for none.
-        code: Remedy in code for the framework of the recording; "" for none.
-        link: Page of the web UI with the numbers.
-        start_ns: Start of an example on the timeline, since the first event; None without one.
-        end_ns: End of the example.
-        track: Track that shows the example best.
-        variant: Name of the text under `finding.ID`, if it is not the usual one.
-    """
-
-    id: str
-    severity: Severity
-    confidence: Confidence
-    gain_ns_per_step: kinds.Duration | None
-    gain_ratio: kinds.Ratio | None
-    most_ns_per_step: kinds.Duration | None
-    evidence: Evidence
-    change: str
-    code: str
-    link: str
-    start_ns: kinds.Duration | None = None
-    end_ns: kinds.Duration | None = None
-    track: kinds.Identifier | None = None
-    variant: str = ""
 
 
 class RemarkRow(msgspec.Struct, frozen=True):
@@ -145,20 +47,6 @@ class RemarkRow(msgspec.Struct, frozen=True):
 
     id: RemarkId
     evidence: Evidence
-
-
-class Together(msgspec.Struct, frozen=True):
-    """Prediction for all changes applied together.
-
-    Attributes:
-        findings: Number of findings with an included change.
-    """
-
-    change: str
-    findings: kinds.Count
-    predicted_ns: kinds.Duration
-    gain_ns: kinds.Duration
-    gain_ratio: kinds.Ratio
 
 
 class FindingsAnswer(Answer):
@@ -201,7 +89,7 @@ def compute(trace: Trace, params: Params) -> FindingsAnswer:
         measured_ns=round(base.measured_ns),
         simulated_ns=round(base.simulated_ns),
         obstacle=base.obstacle,
-        findings=_ordered(findings),
+        findings=sort_findings(findings),
         together=_together(
             trace, base, [f.change for f in findings if f.gain_ns_per_step is not None and _is_local(trace, f)]
         ),
@@ -219,7 +107,7 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
         gain = _gain(context.trace, base, detection.change)
     ratio = gain / base.measured_ns if gain is not None and base.measured_ns else None
     if ratio is not None:
-        severity, most = _severity(ratio), None
+        severity, most = severity_of(ratio), None
     elif most is not None:
         severity = "medium" if context.share(most) >= HIGH_SHARE else "low"
     if ratio is not None and ratio < MIN_SHARE:
@@ -241,11 +129,6 @@ def _finding(context: RuleContext, base: Baseline, name: str, rule: Rule, detect
         track=None if extent is None or extent.track == -1 else extent.track,
         variant=detection.variant,
     )
-
-
-def _severity(ratio: float) -> Severity:
-    """Return the severity of savings, as a share of the step."""
-    return "high" if ratio >= HIGH_SHARE else "medium" if ratio >= MEDIUM_SHARE else "low"
 
 
 def join(answer: FindingsAnswer, run: RunAnalysis, worker: str, load_ranks: LoadParts) -> FindingsAnswer:
@@ -273,10 +156,10 @@ def join(answer: FindingsAnswer, run: RunAnalysis, worker: str, load_ranks: Load
         finding
         for finding in findings
         if finding.id not in RUN_FINDINGS
-        or max(finding.most_ns_per_step or 0, _total_gain_ns(finding)) >= MIN_SHARE * step_ns
+        or max(finding.most_ns_per_step or 0, total_gain_ns(finding)) >= MIN_SHARE * step_ns
     ]
     together = _together_without_delay(answer, late)
-    return replace(answer, findings=_causes_first(_ordered(findings)), together=together)
+    return replace(answer, findings=_causes_first(sort_findings(findings)), together=together)
 
 
 def _without_delay(finding: Finding, late: LateRanks, step_ns: int) -> Finding:
@@ -289,7 +172,7 @@ def _without_delay(finding: Finding, late: LateRanks, step_ns: int) -> Finding:
     numbers = {"late_excess_ns": late.delay_ns} if finding.id in WAITING_RULES else {}
     return replace(
         finding,
-        severity=finding.severity if gain is None else _severity(gain / step_ns),
+        severity=finding.severity if gain is None else severity_of(gain / step_ns),
         gain_ns_per_step=gain,
         gain_ratio=None if gain is None else gain / step_ns,
         most_ns_per_step=most,
@@ -366,7 +249,7 @@ def _straggler_findings(
         others_ns = balanced.all_ranks_ns if balanced and gain is not None else 0
         yield Finding(
             id="straggler",
-            severity=_severity((most if gain is None else max(gain, others_ns)) / step_ns),
+            severity=severity_of((most if gain is None else max(gain, others_ns)) / step_ns),
             confidence="low" if late.cause == "unknown" else "medium",
             gain_ns_per_step=gain,
             gain_ratio=None if gain is None else gain / step_ns,
@@ -383,25 +266,6 @@ def _straggler_findings(
             code="",
             link="/distributed",
         )
-
-
-def _total_gain_ns(finding: Finding) -> float:
-    """Return the savings of a finding; for a straggler, including the savings of balancing all ranks."""
-    return max(finding.gain_ns_per_step or 0, float(finding.evidence.get("balanced_ns", 0)))
-
-
-def _ordered(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings with the largest savings first, then those without a forecast.
-
-    Without a forecast, the excess of a late rank counts as its savings: the others wait as long.
-    """
-
-    def rank(finding: Finding) -> tuple[float, int, int]:
-        most = finding.most_ns_per_step or 0
-        gain = max(most, _total_gain_ns(finding)) if finding.id == "straggler" else finding.gain_ns_per_step or 0
-        return -gain, SEVERITY_ORDER[finding.severity], -most
-
-    return sorted(findings, key=rank)
 
 
 def _gain(trace: Trace, base: Baseline, change: str) -> float:

@@ -4,29 +4,29 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 import numpy as np
 
-from visualprof.reader.trace import Category, Ints, Mask, Trace, TrackKind
+from visualprof.reader.trace import Category, Ints, Mask, Trace
 from visualprof.reader.trace.serving import Phase
-from visualprof.reader.trace.types import Rows
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
 from visualprof.views.answers.kinds import Column
 from visualprof.views.answers.table import Answer, Columns, Table, from_rows, take_rows
-from visualprof.views.measure.columns.groups import group
-from visualprof.views.measure.columns.intervals import covered_ns, merge, span_length
-from visualprof.views.measure.columns.timing import duration_columns, name_texts, sort_columns
+from visualprof.views.measure.columns.intervals import span_length
+from visualprof.views.measure.columns.timing import duration_columns, sort_columns
 from visualprof.views.measure.devices.pressure import cpu_pressure
 from visualprof.views.measure.devices.utilization import DeviceSummary, device_summaries
 from visualprof.views.measure.launches.device_work import busy_devices
-from visualprof.views.measure.launches.launch import Launches, launches
+from visualprof.views.measure.launches.launch import launches
+from visualprof.views.measure.operators.annotations import AnnotationColumns, annotation_times
 from visualprof.views.measure.steps.extents import are_concurrent
-from visualprof.views.measure.steps.parts import STEP_PARTS, step_breakdown
+from visualprof.views.measure.steps.parts import STEP_PARTS, has_step_work, step_breakdown
 from visualprof.views.measure.steps.stage_events import StageEventColumns, stage_events
-from visualprof.views.measure.steps.stage_times import device_time_in_ranges, stage_times
+from visualprof.views.measure.steps.stage_times import stage_times
+from visualprof.views.measure.steps.stage_totals import StageColumns, stage_totals
 from visualprof.views.measure.steps.stages import STAGES, Stage, find_stages, unknown_stages
 from visualprof.views.measure.steps.step_time import step_time_ns, typical_steps
 from visualprof.views.measure.steps.windows import (
@@ -37,9 +37,6 @@ from visualprof.views.measure.steps.windows import (
     is_in_step,
     step_windows,
 )
-
-# A trace with only these categories is not enough for an overview: it has durations but no work inside them.
-INSUFFICIENT_CATEGORIES = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
 
 
 class StepColumns(Columns):
@@ -119,33 +116,6 @@ class Headline(msgspec.Struct):
     cpu_pressure_ratio: kinds.Ratio | None
 
 
-class StageColumns(Columns):
-    """Stages of the steps; `other` is time outside of all stages.
-
-    Host columns cover the time of the host in the stage, device columns the work launched in it.
-
-    Values are unknown if forward and backward cannot be told apart.
-
-    Attributes:
-        derived: Whether the stage is derived rather than annotated in the trace.
-        host_ratio: Share of the host time in the steps.
-    """
-
-    name: kinds.WordColumn
-    derived: kinds.FlagColumn
-    calls: kinds.CountColumn
-    host_total_ns: kinds.DurationColumn
-    host_mean_ns: kinds.DurationColumn
-    host_max_ns: kinds.DurationColumn
-    host_min_ns: kinds.DurationColumn
-    host_ratio: kinds.RatioColumn
-    device_total_ns: kinds.DurationColumn
-    device_mean_ns: kinds.DurationColumn
-    device_max_ns: kinds.DurationColumn
-    device_min_ns: kinds.DurationColumn
-    device_ratio: kinds.RatioColumn
-
-
 class StageSteps(Columns):
     """Time of each step by the stage that launched the work. The stages add up to the step."""
 
@@ -173,18 +143,6 @@ class EventColumns(Columns):
     mean_ns: kinds.DurationColumn
     max_ns: kinds.DurationColumn
     min_ns: kinds.DurationColumn
-
-
-class AnnotationColumns(Columns):
-    """User ranges and stages by name."""
-
-    name: kinds.NameColumn
-    calls: kinds.CountColumn
-    host_total_ns: kinds.DurationColumn
-    host_mean_ns: kinds.DurationColumn
-    host_max_ns: kinds.DurationColumn
-    host_min_ns: kinds.DurationColumn
-    device_total_ns: kinds.DurationColumn
 
 
 class Environment(msgspec.Struct):
@@ -224,11 +182,6 @@ class OverviewAnswer(Answer):
     environment: Environment
 
 
-def needs(trace: Trace) -> bool:
-    """Whether the trace has any work that can fill a step."""
-    return not trace.events.category_mask(*INSUFFICIENT_CATEGORIES).all()
-
-
 def compute(trace: Trace, params: Params) -> OverviewAnswer:
     """Return everything that the page shows; `step` restricts stages, events and annotations.
 
@@ -260,11 +213,11 @@ def compute(trace: Trace, params: Params) -> OverviewAnswer:
         average_step=AverageStep("average", phase, **{k: round(v) for k, v in average.items()}),
         average_step_by_device=Table(columns=_average_by_device(trace, windows, alike)),
         devices=devices,
-        stages=Table(columns=_stages(trace, shown, stages, joined)),
+        stages=Table(columns=stage_totals(trace, shown, stages, joined)),
         stage_steps=StageSteps(name=list(windows.names), **{f"{name}_ns": v for name, v in by_stage.items()}),
         events=Table(columns=_events(trace, category_spans(trace, inside))),
         stage_events=Table(columns=stage_events(trace, shown, stages, joined)),
-        annotations=Table(columns=_annotations(trace, inside, joined)),
+        annotations=Table(columns=annotation_times(trace, inside, joined)),
         environment=_environment(trace, stages),
     )
 
@@ -340,48 +293,6 @@ def _sides(keys: Collection[tuple[str, str]]) -> list[str]:
     return [f"@t:category.{name}{f'|{side}' if twice[name] > 1 else ''}" for name, side in keys]
 
 
-def _stages(trace: Trace, windows: StepWindows, stages: dict[str, Stage], joined: Launches) -> StageColumns:
-    """Return host and device time of the stages of the steps; `other` is time outside of all stages."""
-    low, high = windows.host_spans[:, 0], windows.host_spans[:, 1]
-    rest = device_time_in_ranges(trace, joined.work, joined.issuer, low, high)
-    host_whole, device_whole = int((high - low).sum()), int(rest.sum())
-    rows: list[dict[str, Any]] = []
-    for name, stage in stages.items():
-        spans, step = windows.split_spans(stage.spans)
-        device = device_time_in_ranges(trace, joined.work, joined.issuer, spans[:, 0], spans[:, 1])
-        np.subtract.at(rest, step, device)
-        call = np.searchsorted(stage.start, spans[:, 0], side="right") - 1
-        shown = windows.positions_at(stage.start) >= 0
-        shown[call] = True
-        times = (spans[:, 1] - spans[:, 0], device)
-        host_ns, device_ns = (np.bincount(call, v, len(shown)).astype(np.int64)[shown] for v in times)
-        rows.append(_stage_row(name, stage.derived, host_ns, device_ns, host_whole, device_whole))
-    spans = merge(*(s.spans for s in stages.values()))
-    if not len(joined.work):
-        rest = rest[:0]
-    rows.append(_stage_row("other", False, high - low - covered_ns(spans, low, high), rest, host_whole, device_whole))
-    if unknown := unknown_stages(trace):
-        none = dict.fromkeys(rows[0])
-        rows[-1:] = [none | {"name": name, "derived": False} for name in (*unknown, "other")]
-    return StageColumns(**{k: [r[k] for r in rows] for k in rows[0]})
-
-
-def _stage_row(
-    name: str, derived: bool, host: Ints, device: Ints, host_whole: int, device_whole: int
-) -> dict[str, Any]:
-    row: dict[str, Any] = {"name": name, "derived": derived, "calls": len(host)}
-    for prefix, values, base in (("host", host, host_whole), ("device", device, device_whole)):
-        some = len(values) > 0
-        row |= {
-            f"{prefix}_total_ns": int(values.sum()),
-            f"{prefix}_mean_ns": float(values.mean()) if some else np.nan,
-            f"{prefix}_max_ns": int(values.max()) if some else None,
-            f"{prefix}_min_ns": int(values.min()) if some else None,
-            f"{prefix}_ratio": float(values.sum() / base) if base else np.nan,
-        }
-    return row
-
-
 def _events(trace: Trace, ran: CategorySpans) -> EventColumns:
     """Return events by category, separately for host and device: calls, union and sum of time.
 
@@ -401,47 +312,6 @@ def _events(trace: Trace, ran: CategorySpans) -> EventColumns:
     return EventColumns(
         **sort_columns({name: take_rows(column, shown) for name, column in columns.items()}, "total_ns")
     )
-
-
-ANNOTATIONS = (Category.ANNOTATION, Category.FORWARD, Category.BACKWARD, Category.OPTIMIZER, Category.DATALOADER)
-
-
-def _annotations(trace: Trace, inside: Mask, joined: Launches) -> AnnotationColumns:
-    """Return user ranges and stages by name. Device time is that of the work launched while they were open.
-
-    A range inside a range with the same name does not count again.
-    """
-    events = trace.events
-    rows = np.flatnonzero(
-        events.category_mask(*ANNOTATIONS) & trace.track_mask(TrackKind.THREAD) & inside & (events.dur >= 0)
-    )
-    rows = rows[~_inside_its_name(trace, rows)]
-    groups = group(events.name[rows])
-    timed = duration_columns(trace, rows, groups)
-    device = device_time_in_ranges(trace, joined.work, joined.issuer, events.ts[rows], events.end[rows])
-    columns: dict[str, Column] = {"name": name_texts(trace, events.name[rows][groups.first]), "calls": timed["calls"]}
-    columns |= {f"host_{k}": timed[k] for k in ("total_ns", "mean_ns", "max_ns", "min_ns")}
-    columns["device_total_ns"] = groups.sum(device)
-    return AnnotationColumns(**sort_columns(columns, "host_total_ns"))
-
-
-def _inside_its_name(trace: Trace, rows: Rows) -> Mask:
-    """Return for each event whether another of these events with the same name and thread encloses it.
-
-    Args:
-        trace: The trace.
-        rows: (n,) ascending rows of events; events of a thread are in the order of their starts, the longest first.
-    """
-    events = trace.events
-    groups = group(events.track[rows], events.name[rows])
-    order = np.argsort(groups.ids, kind="stable")
-    closed = np.maximum(events.end[rows], events.ts[rows] + 1)  # as in `nest`
-    # The rank of the end is shifted for each group, so that one running maximum serves all groups.
-    end = np.searchsorted(np.sort(closed), closed[order]) + groups.ids[order] * (len(rows) + 1)
-    latest = np.maximum.accumulate(end)
-    inside = np.zeros(len(rows), bool)
-    inside[order[1:]] = latest[:-1] >= end[1:]
-    return inside
 
 
 def _environment(trace: Trace, stages: dict[str, Stage]) -> Environment:
@@ -465,4 +335,4 @@ def _environment(trace: Trace, stages: dict[str, Stage]) -> Environment:
     )
 
 
-VIEW = View("overview", 10, needs, Params, compute, make_charts)
+VIEW = View("overview", 10, has_step_work, Params, compute, make_charts)

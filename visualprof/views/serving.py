@@ -11,17 +11,14 @@ import numpy as np
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints, Mask, Trace
-from visualprof.reader.trace.serving import ServingStep
 from visualprof.views import Params, View
 from visualprof.views.answers import charts, kinds
-from visualprof.views.answers.table import Answer, Columns, Table, from_rows
-from visualprof.views.measure.launches.launch import is_device_work
+from visualprof.views.answers.table import Answer, Columns, Table, from_rows, none_if_nan
 from visualprof.views.measure.steps.parts import STEP_PARTS, step_breakdown
-from visualprof.views.measure.steps.serving_device_time import cache_time, sampling_time, steady_range
+from visualprof.views.measure.steps.serving_device_time import steady_range
 from visualprof.views.measure.steps.serving_steps import ServingSteps, serving_steps
-from visualprof.views.measure.steps.windows import StepWindows, step_windows
+from visualprof.views.measure.steps.serving_timing import PHASES, TimedSteps, numbers, timed_steps
 
-PHASES = ("prefill", "mixed", "decode", "draft", "denoise", "idle", "unknown")
 DECODING = ("decode", "mixed")
 
 
@@ -155,32 +152,6 @@ class ServingAnswer(Answer):
     steps: Table[ServingStepColumns]
 
 
-class Steps(msgspec.Struct, frozen=True):
-    """Steps (n,) with their windows; NaN is unknown.
-
-    Attributes:
-        phase: Index into PHASES.
-        gaps: Gaps after each step, on the host and on devices.
-    """
-
-    windows: StepWindows
-    loads: list[ServingStep]
-    phase: Ints
-    cache: Floats
-    sampling: Floats
-    host_gap: Floats
-    device_gap: Floats
-
-    @property
-    def total(self) -> Ints:
-        """Return the duration of each step, ns."""
-        return self.windows.end - self.windows.start
-
-    def load_values(self, kind: Literal["prefill", "decode"], key: str) -> Floats:
-        """Return a metric of the load of each step."""
-        return _numbers([getattr(getattr(load, kind), key) for load in self.loads])
-
-
 def needs(trace: Trace) -> bool:
     """Whether the trace has steps of a server, or of a generation loop."""
     return serving_steps(trace) is not None
@@ -197,7 +168,7 @@ def compute(trace: Trace, params: ServingParams) -> ServingAnswer:
     server = serving_steps(trace)
     if server is None:
         raise BadParameter(msg("views.recording_no_steps_server", "this recording has no steps of a server"))
-    steps = _steps(server)
+    steps = timed_steps(server)
     low, high = _ends(steps, params)
     inside = np.zeros(len(steps.loads), bool)
     inside[low : high + 1] = True
@@ -232,49 +203,7 @@ def make_charts(result: ServingAnswer, params: ServingParams, top: int) -> dict[
     return out
 
 
-def _numbers(values: list[int | None]) -> Floats:
-    return np.array([np.nan if value is None else value for value in values], np.float64)
-
-
-def _steps(server: ServingSteps) -> Steps:
-    trace, windows = server.trace, step_windows(server.trace)
-    places: list[int] = windows.index.tolist()
-    loads = [server.loads[i] for i in places]
-    none = np.full(len(trace.steps), np.nan)
-    tokens = any(load.phase != "denoise" for load in loads)
-    times = (cache_time(trace), sampling_time(trace)) if tokens else (None, None)
-    cache, sampling = (none if time is None else time for time in times)
-    host, device = _gaps(trace, windows)
-    return Steps(
-        windows=windows,
-        loads=loads,
-        phase=np.array([PHASES.index(load.phase) for load in loads], np.int64),
-        cache=cache[windows.index].astype(np.float64),
-        sampling=sampling[windows.index].astype(np.float64),
-        host_gap=host,
-        device_gap=device,
-    )
-
-
-def _gaps(trace: Trace, windows: StepWindows) -> tuple[Floats, Floats]:
-    """Return the gap in ns after each step on the host and on devices: 0 if steps overlap, NaN after the last step.
-
-    On devices, it is the time from the end of the last work of a step to the start of the first work of the next.
-    """
-    host, device = (np.full(len(windows), np.nan) for _ in range(2))
-    if len(windows) < 2:
-        return host, device
-    host[:-1] = np.maximum(windows.host_spans[1:, 0] - windows.host_spans[:-1, 1], 0)
-    rows = np.flatnonzero(is_device_work(trace) & (trace.events.step >= 0))
-    first, last = np.full(len(trace.steps), np.inf), np.full(len(trace.steps), np.nan)
-    np.minimum.at(first, trace.events.step[rows], trace.events.ts[rows])
-    np.fmax.at(last, trace.events.step[rows], trace.events.end[rows])
-    after = first[windows.index[1:]] - last[windows.index[:-1]]
-    device[:-1] = np.where(np.isfinite(after), np.maximum(after, 0), np.nan)
-    return host, device
-
-
-def _ends(steps: Steps, params: ServingParams) -> tuple[int, int]:
+def _ends(steps: TimedSteps, params: ServingParams) -> tuple[int, int]:
     """Return the indices of the first and the last step of the steady state."""
     if not steps.loads:
         return 0, -1
@@ -296,10 +225,10 @@ def _ends(steps: Steps, params: ServingParams) -> tuple[int, int]:
     return low, high
 
 
-def _steady(trace: Trace, steps: Steps, inside: Mask) -> Steady:
+def _steady(trace: Trace, steps: TimedSteps, inside: Mask) -> Steady:
     windows = steps.windows
     rows: list[int] = np.flatnonzero(inside).tolist()
-    batch = _numbers([load.batch for load in steps.loads])[rows]
+    batch = numbers([load.batch for load in steps.loads])[rows]
     known_batch, some = batch[~np.isnan(batch)], len(rows) > 0
     return Steady(
         first=windows.names[rows[0]] if some else None,
@@ -311,7 +240,7 @@ def _steady(trace: Trace, steps: Steps, inside: Mask) -> Steady:
     )
 
 
-def _rates(steps: Steps, rows: Ints) -> Rates:
+def _rates(steps: TimedSteps, rows: Ints) -> Rates:
     """Return the rates of consecutive steps."""
     if not len(rows):
         return Rates(None, None, None, None)
@@ -320,13 +249,13 @@ def _rates(steps: Steps, rows: Ints) -> Rates:
     prefill, decode = (steps.load_values(kind, "tokens")[rows].sum() for kind in ("prefill", "decode"))
     return Rates(
         end - start,
-        _none_if_nan(prefill / seconds if seconds and prefill else np.nan),
-        _none_if_nan(decode / seconds if seconds and decode else np.nan),
+        none_if_nan(prefill / seconds if seconds and prefill else np.nan),
+        none_if_nan(decode / seconds if seconds and decode else np.nan),
         _time_per_output_token(steps, rows),
     )
 
 
-def _time_per_output_token(steps: Steps, rows: Ints) -> int | None:
+def _time_per_output_token(steps: TimedSteps, rows: Ints) -> int | None:
     """Return the mean time in ns from the end of one decoding step to the end of the next, weighted by requests.
 
     The first step counts with its own duration.
@@ -340,17 +269,13 @@ def _time_per_output_token(steps: Steps, rows: Ints) -> int | None:
     return round(float((spent * requests).sum() / requests.sum()))
 
 
-def _none_if_nan(value: float) -> float | None:
-    return None if np.isnan(value) else float(value)
-
-
 def _mean(values: Floats) -> float | None:
     """Return the mean of the known values."""
     known_values = values[~np.isnan(values)]
     return float(known_values.mean()) if len(known_values) else None
 
 
-def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
+def _phases(trace: Trace, steps: TimedSteps, counts: Mask) -> PhaseColumns:
     """Return a row per phase that occurs, in the order of PHASES."""
     parts = step_breakdown(trace, steps.windows)
     rows: list[Any] = []
@@ -359,7 +284,7 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
         if not len(in_phase):
             continue
         spent = steps.total[in_phase]
-        tokens = _numbers([load.tokens for load in steps.loads])[in_phase]
+        tokens = numbers([load.tokens for load in steps.loads])[in_phase]
         has_tokens = ~np.isnan(tokens)
         seconds = spent[has_tokens].sum() / 1e9
         means = (steps.cache, steps.sampling, steps.host_gap, steps.device_gap)
@@ -367,7 +292,7 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
             (
                 phase,
                 len(in_phase),
-                _mean(_numbers([load.batch for load in steps.loads])[in_phase]),
+                _mean(numbers([load.batch for load in steps.loads])[in_phase]),
                 *(_mean(steps.load_values(kind, "tokens")[in_phase]) for kind in ("prefill", "decode")),
                 *(_context(steps, kind, in_phase) for kind in ("prefill", "decode")),
                 tokens[has_tokens].sum() / seconds if seconds and tokens[has_tokens].any() else None,
@@ -381,14 +306,14 @@ def _phases(trace: Trace, steps: Steps, counts: Mask) -> PhaseColumns:
     return from_rows(PhaseColumns, rows)
 
 
-def _context(steps: Steps, kind: Literal["prefill", "decode"], rows: Ints) -> float | None:
+def _context(steps: TimedSteps, kind: Literal["prefill", "decode"], rows: Ints) -> float | None:
     """Return the mean number of tokens that a request attends to."""
     requests, context = (steps.load_values(kind, key)[rows] for key in ("requests", "context"))
     is_known = ~np.isnan(context) & (requests > 0)
     return float(context[is_known].sum() / requests[is_known].sum()) if is_known.any() else None
 
 
-def _columns(server: ServingSteps, steps: Steps, inside: Mask) -> ServingStepColumns:
+def _columns(server: ServingSteps, steps: TimedSteps, inside: Mask) -> ServingStepColumns:
     windows, trace = steps.windows, server.trace
     marked = server.start_events[windows.index]
     phases: list[int] = steps.phase.tolist()

@@ -20,6 +20,7 @@ from visualprof.server.routes import READ_ONLY_ERROR, SPAN_ERRORS, Query, Resour
 from visualprof.server.services import Services
 from visualprof.views import graph
 from visualprof.views.measure.graphs.compare import GraphComparison, compare_graphs
+from visualprof.views.measure.graphs.node_times import GraphProfile, measured
 from visualprof.views.measure.graphs.recorded_modules import recorded_modules
 
 RECORDED_PREFIX = "modules:"  # of the id of a recording's modules; RUN/WORKER/SPAN follow
@@ -115,11 +116,11 @@ class Graphs(Resource):
         )
 
     @get("/graph/profile", errors=SPAN_ERRORS, needs="link")
-    def profile(self, query: ModelSpanQuery) -> graph.GraphProfile:
+    def profile(self, query: ModelSpanQuery) -> GraphProfile:
         """Return the measured times of a model's nodes."""
         model = self._graph(query.model)
         span = self._visible.listing().find(query.run, query.worker, query.span)
-        return graph.measured(model, load_trace(self._logdir, span))
+        return measured(model, load_trace(self._logdir, span))
 
     @get("/graph/compare", errors=SPAN_ERRORS, needs="link")
     def comparison(self, query: ComparisonQuery) -> GraphComparison:

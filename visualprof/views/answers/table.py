@@ -105,6 +105,11 @@ TableT = TypeVar("TableT", bound="Table[Any]")
 ColumnsT = TypeVar("ColumnsT", bound=Columns)
 
 
+def none_if_nan(value: float) -> float | None:
+    """Return a number, or `None` for NaN."""
+    return None if np.isnan(value) else float(value)
+
+
 def from_rows(kind: type[ColumnsT], rows: Sequence[Sequence[Any]]) -> ColumnsT:
     """Build columns from rows that have one value per field, in the order of the fields."""
     return kind(**{name: [row[i] for row in rows] for i, name in enumerate(kind.__struct_fields__)})

@@ -24,10 +24,11 @@ from visualprof.views.diff.confidence import (
     step_change,
 )
 from visualprof.views.diff.match import Matched, match
+from visualprof.views.diff.memory import HeldColumns
 from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
 from visualprof.views.diff.phases import choose_phase, compare_phases, filter_phase, has_phases
-from visualprof.views.diff.side import HeldColumns, Side
+from visualprof.views.diff.side import Side
 from visualprof.views.measure.launches.answer_names import add_short_names
 from visualprof.views.measure.steps.parts import STEP_PARTS
 

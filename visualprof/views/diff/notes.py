@@ -8,7 +8,8 @@ import numpy as np
 
 from visualprof.views.diff.answer import DiffNote, DiffStep
 from visualprof.views.diff.confidence import MIN_CHANGE_RATIO, MIN_STEPS, RowChanges
-from visualprof.views.diff.side import Facts, Side
+from visualprof.views.diff.facts import Facts
+from visualprof.views.diff.side import Side
 
 MIN_BUSY_PRESSURE = 0.1  # mean CPU pressure
 MIN_DRIFT_RATIO = 0.005

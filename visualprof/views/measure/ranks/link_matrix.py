@@ -8,7 +8,12 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from visualprof.views.answers.table import none_if_nan
 from visualprof.views.measure.columns.bins import bin_edges
+from visualprof.views.measure.ranks.communication_events import CommunicationEvents
+from visualprof.views.measure.ranks.link_times import link_times
+from visualprof.views.measure.ranks.process_groups import ProcessGroups
+from visualprof.views.measure.ranks.rank_summary import RankSteps
 
 AxisKind = Literal["rank", "host", "ranks"]
 MAX_RANK_ROWS = 64  # more ranks are merged into hosts
@@ -55,6 +60,45 @@ class LinkCell(NamedTuple):
     calls: int
     bandwidth: float
     slowest: int
+
+
+def rank_pairs(
+    met: CommunicationEvents, ranks: Sequence[RankSteps], process_groups: ProcessGroups, step: str
+) -> list[RankLink]:
+    """Return pairs of ranks, those that are slower than similar pairs first."""
+    shared = [name for name in met.steps if step in ("", name)]
+    length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
+    pairs = link_times(met, shared, length)
+    at = {number: i for i, number in enumerate(process_groups.ranks)}
+    rows = list[RankLink]()
+    for i, row in enumerate(pairs.event_row.tolist()):
+        sent = bool(met.is_message[row])
+        if sent:
+            ends = [int(met.source[row]), int(met.destination[row])]
+        elif met.group[row] >= 0 and len(process_groups.groups[int(met.group[row])].members) == 2:
+            ends = list(process_groups.groups[int(met.group[row])].members)
+        else:
+            continue
+        took, usual, size = float(pairs.median_ns[i]), float(pairs.baseline_ns[i]), int(met.bytes[row])
+        hosts = [process_groups.hosts[at[rank]] or None if rank in at else None for rank in ends]
+        rows.append(
+            RankLink(
+                source=ends[0],
+                destination=ends[1],
+                source_host=hosts[0],
+                destination_host=hosts[1],
+                name=met.names[int(met.name[row])],
+                calls=int(pairs.calls[i]),
+                bytes=size,
+                latency_ns=took,
+                usual_ns=none_if_nan(usual),
+                slower=none_if_nan(took / usual) if usual > 0 else None,
+                bandwidth_bytes_per_s=size / took * 1e9,
+                slow=bool(pairs.is_slow[i]),
+                bidirectional=not sent,
+            )
+        )
+    return sorted(rows, key=lambda link: (not link.slow, -(link.slower or 0), link.source, link.destination))
 
 
 def link_matrix(

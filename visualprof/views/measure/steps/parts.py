@@ -29,6 +29,13 @@ PART_CATEGORIES = {  # step parts except other: categories, on a device (True) o
     "dataloader": ((Category.DATALOADER, False),),
     "cpu": ((Category.OP, False), (Category.OPTIMIZER, False)),
 }
+# A trace with only these categories has durations, but no work inside them that could fill a step.
+INSUFFICIENT_CATEGORIES = (Category.MEMORY, Category.STEP, Category.SESSION, Category.OTHER)
+
+
+def has_step_work(trace: Trace) -> bool:
+    """Whether the trace has any work that can fill a step."""
+    return not trace.events.category_mask(*INSUFFICIENT_CATEGORIES).all()
 
 
 def step_parts(trace: Trace, device: int | None = None, thread: int | None = None) -> dict[str, Ints]:
