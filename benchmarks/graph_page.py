@@ -21,7 +21,7 @@ import statistics
 import subprocess
 import sys
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -73,67 +73,67 @@ console.log(performance.now() - begun);
 """
 
 
-@contextmanager
-def server(models: dict[str, Json]) -> Generator[str]:
-    """The built page and the graph routes of these models."""
-    packed = {name: gzip.compress(json.dumps(model).encode(), 1) for name, model in models.items()}
+class Handler(BaseHTTPRequestHandler):
+    """Answer with the built page, and with the graph routes of some models.
+
+    Attributes:
+        models: Compressed answers by name of the model.
+        answers: Other answers by route.
+    """
+
+    models: Mapping[str, bytes]
+    answers: Mapping[str, Json]
+
+    def do_GET(self) -> None:
+        url = urlsplit(self.path)
+        route = url.path.removeprefix("/api/v1/")
+        if route == "graph":
+            self.send(self.models[parse_qs(url.query)["model"][0]], "application/json", "gzip")
+        elif route in self.answers:
+            self.send(json.dumps(self.answers[route]).encode(), "application/json")
+        else:
+            file = PAGE / "dist" / (url.path.strip("/") or "index.html")
+            if file.is_file():
+                self.send(file.read_bytes(), mimetypes.guess_type(file.name)[0] or "text/plain")
+            else:
+                self.send_error(404)
+
+    def send(self, body: bytes, kind: str, encoding: str = "") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        if encoding:
+            self.send_header("Content-Encoding", encoding)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+
+def answers(models: Iterable[str]) -> dict[str, Json]:
+    """Return the answers of the routes that the page requests besides graphs."""
     listing = [
-        {
-            "id": n,
-            "name": n,
-            "file": n,
-            "format": "onnx",
-            "run": None,
-            "size_bytes": 0,
-            "modified_ns": 0,
-            "uploaded": False,
-        }
+        {"id": n, "name": n, "file": n, "format": "onnx", "run": None, "size_bytes": 0, "modified_ns": 0}
+        | {"uploaded": False}
         for n in models
     ]
-    answers: dict[str, Json] = {
+    return {
         "status": {"version": "", "language": "", "read_only": True, "logdirs": [], "watching": "polling"},
         "runs/changes": {"revision": 1, "since": None, "runs": [], "removed": [], "skipped": []},
         "views": {"views": [{"name": "graph", "subject": "model", "parameters": [], "charts": False}]},
         "models": {"models": listing, "skipped": []},
-        "graph/node": {
-            "name": "",
-            "type": "",
-            "scope": "",
-            "attributes": {},
-            "inputs": [],
-            "outputs": [],
-            "documentation": None,
-        },
+        "graph/node": dict.fromkeys(("name", "type", "scope"), "")
+        | {"attributes": {}, "inputs": [], "outputs": [], "documentation": None},
     }
 
-    class Handler(BaseHTTPRequestHandler):
-        def do_GET(self) -> None:
-            url = urlsplit(self.path)
-            route = url.path.removeprefix("/api/v1/")
-            if route == "graph":
-                self.send(packed[parse_qs(url.query)["model"][0]], "application/json", "gzip")
-            elif route in answers:
-                self.send(json.dumps(answers[route]).encode(), "application/json")
-            else:
-                file = PAGE / "dist" / (url.path.strip("/") or "index.html")
-                if file.is_file():
-                    self.send(file.read_bytes(), mimetypes.guess_type(file.name)[0] or "text/plain")
-                else:
-                    self.send_error(404)
 
-        def send(self, body: bytes, kind: str, encoding: str = "") -> None:
-            self.send_response(200)
-            self.send_header("Content-Type", kind)
-            self.send_header("Content-Length", str(len(body)))
-            if encoding:
-                self.send_header("Content-Encoding", encoding)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            pass
-
-    http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+@contextmanager
+def server(models: dict[str, Json]) -> Generator[str]:
+    """The built page and the graph routes of these models."""
+    packed = {name: gzip.compress(json.dumps(model).encode(), 1) for name, model in models.items()}
+    handler = type("ModelHandler", (Handler,), {"models": packed, "answers": answers(models)})
+    http = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     thread = threading.Thread(target=http.serve_forever, daemon=True)
     thread.start()
     try:

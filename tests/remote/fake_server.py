@@ -78,8 +78,7 @@ class FakeServer:
         self.busy: list[tuple[int, str]] = []  # status and Retry-After of the next POSTs
         self.log_max = 16 << 20
         self.changed = threading.Condition()
-        self._http = ThreadingHTTPServer(("127.0.0.1", 0), _handler(self))
-        self._http.daemon_threads = True
+        self._http = _Http(self)
         self._thread = threading.Thread(target=self._http.serve_forever, args=(0.05,), daemon=True)
         self._thread.start()
         self.url = f"http://127.0.0.1:{self._http.server_port}"
@@ -175,181 +174,189 @@ class FakeServer:
         return task.report
 
 
-def _handler(server: FakeServer) -> type[BaseHTTPRequestHandler]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-        timeout = 20
+class _Http(ThreadingHTTPServer):
+    daemon_threads = True
 
-        def log_message(self, format: str, *_: object) -> None:
-            pass
+    def __init__(self, fake: FakeServer) -> None:
+        self.fake = fake
+        super().__init__(("127.0.0.1", 0), _Handler)
 
-        def handle(self) -> None:
-            try:
-                super().handle()
-            except (ConnectionError, TimeoutError):
-                self.close_connection = True
 
-        def parse_request(self) -> bool:
-            if server.down:
-                self.close_connection = True
-                return False
-            return super().parse_request()
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    timeout = 20
 
-        def answer(
-            self, status: int, body: dict[str, Any] | None = None, headers: dict[str, str] | None = None
-        ) -> None:
-            data = b"" if body is None else json.dumps(body).encode()
-            if server.down:  # cut while it was working
-                self.close_connection = True
-                return
-            self.send_response(status)
-            for name, value in (headers or {}).items():
-                self.send_header(name, value)
-            self.send_header("Content-Length", str(len(data)))
-            self.end_headers()
-            self.wfile.write(data)
+    @property
+    def fake(self) -> FakeServer:
+        assert isinstance(self.server, _Http)
+        return self.server.fake
 
-        def begin(self) -> tuple[str, dict[str, str]]:
-            parts = urlsplit(self.path)
-            query = {name: values[0] for name, values in parse_qs(parts.query).items()}
-            server.requests.append((self.command, parts.path, dict(self.headers.items())))
-            return parts.path, query
+    def log_message(self, format: str, *_: object) -> None:
+        pass
 
-        def do_GET(self) -> None:
-            path, _ = self.begin()
-            data = server.blobs[path.rpartition("/")[2]]
-            match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
-            start = int(match[1]) if match else 0
-            rest = data[start:]
-            self.send_response(206 if match else 200)
-            self.send_header("Content-Length", str(len(rest)))
-            self.end_headers()
-            if server.cut_get_after >= 0:
-                rest, server.cut_get_after = rest[: server.cut_get_after], -1
-                self.close_connection = True
-            self.wfile.write(rest)
+    def handle(self) -> None:
+        try:
+            super().handle()
+        except (ConnectionError, TimeoutError):
+            self.close_connection = True
 
-        def do_PUT(self) -> None:
-            path, _ = self.begin()
-            _, task, name = path.removeprefix("/put").split("/", 2)
-            name = unquote(name)
-            span = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", self.headers["Content-Range"])
-            assert span
-            length = int(self.headers["Content-Length"])
-            assert length == int(span[2]) - int(span[1]) + 1
-            if server.cut_after >= 0:
-                self.rfile.read(server.cut_after)  # of a part that is cut off nothing is kept
-                server.cut_after = -1
-                self.close_connection = True
-                return None
-            data = self.rfile.read(length)
-            if server.full:
-                return self.answer(507, {"error": "the disk is full", "hint": "free space"})
-            held = server.tasks[task].files.get(name, b"")
-            if len(held) != int(span[1]):
-                return self.answer(409, {"error": "elsewhere", "size": len(held)})
-            if server.damage:
-                server.damage, data = False, bytes([data[0] ^ 1]) + data[1:]
-            server.tasks[task].files[name] = held + data
-            return self.answer(201, {"size": len(held) + len(data)})
+    def parse_request(self) -> bool:
+        if self.fake.down:
+            self.close_connection = True
+            return False
+        return super().parse_request()
 
-        def do_POST(self) -> None:
-            path, query = self.begin()
-            raw = self.rfile.read(int(self.headers.get("Content-Length", "0")))
-            if server.redirect:
-                return self.answer(302, headers={"Location": server.redirect + self.path})
-            if server.busy:
-                status, after = server.busy.pop(0)
-                return self.answer(status, {"error": "busy"}, {"Retry-After": after})
-            action = path.removeprefix("/api/v1/agent/")
-            if action == path:
-                return self.answer(404, {"error": "no such address"})
-            token = self.headers.get("Authorization", "").removeprefix("Bearer ")
-            if action == "register":
-                return self.register(json.loads(raw), token)
-            if token not in server.agents:
-                return self.answer(401, {"error": "not registered here"})
-            if action == "heartbeat":
-                return self.heartbeat(json.loads(raw))
-            if action == "lease":
-                return self.lease(json.loads(raw))
-            _, name, what = action.split("/")
-            task = server.tasks[name]
-            if task.stale or query.get("lease") != task.lease.lease:
-                return self.answer(409, {"error": "this lease is over"})
-            return getattr(self, f"task_{what}")(task, raw, query)
+    def answer(self, status: int, body: dict[str, Any] | None = None, headers: dict[str, str] | None = None) -> None:
+        data = b"" if body is None else json.dumps(body).encode()
+        if self.fake.down:  # cut while it was working
+            self.close_connection = True
+            return
+        self.send_response(status)
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
 
-        def register(self, body: dict[str, Any], token: str) -> None:
-            if token != TOKEN:
-                return self.answer(401, {"error": "this is not the server's token"})
-            server.registrations.append(body)
-            is_known = server.agents.get(body.get("token", "")) == body.get("agent")
-            agent = body["agent"] if "agent" in body and is_known else f"a{len(server.registrations)}"
-            agent_token = body["token"] if "token" in body and is_known else f"vp_a_{agent}"
-            server.agents[agent_token] = agent
-            return self.answer(200, {"agent": agent, "token": agent_token, "intervals": asdict(server.intervals)})
+    def begin(self) -> tuple[str, dict[str, str]]:
+        parts = urlsplit(self.path)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        self.fake.requests.append((self.command, parts.path, dict(self.headers.items())))
+        return parts.path, query
 
-        def heartbeat(self, body: dict[str, Any]) -> None:
-            server.beats.append(body)
-            cancel, stale = [], []
-            for each in body["tasks"]:
-                task = server.tasks[each["task"]]
-                if task.stale or each["lease"] != task.lease.lease:
-                    stale.append(each["task"])
-                    continue
-                task.beaten = time.monotonic()
-                task.phases.append(each["phase"])
-                task.progress.append(each["progress"])
-                cancel += [each["task"]] * task.cancel
-            self.answer(200, {"cancel": cancel, "stale": stale, "intervals": asdict(server.intervals)})
+    def do_GET(self) -> None:
+        path, _ = self.begin()
+        data = self.fake.blobs[path.rpartition("/")[2]]
+        match = re.fullmatch(r"bytes=(\d+)-", self.headers.get("Range", ""))
+        start = int(match[1]) if match else 0
+        rest = data[start:]
+        self.send_response(206 if match else 200)
+        self.send_header("Content-Length", str(len(rest)))
+        self.end_headers()
+        if self.fake.cut_get_after >= 0:
+            rest, self.fake.cut_get_after = rest[: self.fake.cut_get_after], -1
+            self.close_connection = True
+        self.wfile.write(rest)
 
-        def lease(self, body: dict[str, Any]) -> None:
-            end = time.monotonic() + min(body["wait_s"], server.intervals.poll_s)
-            server.polls.append(body["devices"])
-            with server.changed:
-                while not server.down:
-                    for lease in server.waiting:
-                        if lease.spec.device in (*body["devices"], body["begun"].get(lease.job)):
-                            server.waiting.remove(lease)
-                            server.tasks[lease.task].beaten = time.monotonic()
-                            return self.answer(200, asdict(lease))
-                    if time.monotonic() >= end:
-                        break
-                    server.changed.wait(min(0.1, max(0.0, end - time.monotonic())))
-            return self.answer(204)
+    def do_PUT(self) -> None:
+        path, _ = self.begin()
+        _, task, name = path.removeprefix("/put").split("/", 2)
+        name = unquote(name)
+        span = re.fullmatch(r"bytes (\d+)-(\d+)/(\d+)", self.headers["Content-Range"])
+        assert span
+        length = int(self.headers["Content-Length"])
+        assert length == int(span[2]) - int(span[1]) + 1
+        if self.fake.cut_after >= 0:
+            self.rfile.read(self.fake.cut_after)  # of a part that is cut off nothing is kept
+            self.fake.cut_after = -1
+            self.close_connection = True
+            return None
+        data = self.rfile.read(length)
+        if self.fake.full:
+            return self.answer(507, {"error": "the disk is full", "hint": "free space"})
+        held = self.fake.tasks[task].files.get(name, b"")
+        if len(held) != int(span[1]):
+            return self.answer(409, {"error": "elsewhere", "size": len(held)})
+        if self.fake.damage:
+            self.fake.damage, data = False, bytes([data[0] ^ 1]) + data[1:]
+        self.fake.tasks[task].files[name] = held + data
+        return self.answer(201, {"size": len(held) + len(data)})
 
-        def task_log(self, task: Task, raw: bytes, query: dict[str, str]) -> None:
-            offset = int(query["offset"])
-            if offset > len(task.log):
-                return self.answer(409, {"error": "a gap", "size": len(task.log)})
-            task.log = (task.log[:offset] + raw)[: server.log_max]
-            cut = {"cut": True} if len(task.log) == server.log_max else {}
-            return self.answer(200, {"size": len(task.log), **cut})
+    def do_POST(self) -> None:
+        path, query = self.begin()
+        raw = self.rfile.read(int(self.headers.get("Content-Length", "0")))
+        if self.fake.redirect:
+            return self.answer(302, headers={"Location": self.fake.redirect + self.path})
+        if self.fake.busy:
+            status, after = self.fake.busy.pop(0)
+            return self.answer(status, {"error": "busy"}, {"Retry-After": after})
+        action = path.removeprefix("/api/v1/agent/")
+        if action == path:
+            return self.answer(404, {"error": "no such address"})
+        token = self.headers.get("Authorization", "").removeprefix("Bearer ")
+        if action == "register":
+            return self.register(json.loads(raw), token)
+        if token not in self.fake.agents:
+            return self.answer(401, {"error": "not registered here"})
+        if action == "heartbeat":
+            return self.heartbeat(json.loads(raw))
+        if action == "lease":
+            return self.lease(json.loads(raw))
+        _, name, what = action.split("/")
+        task = self.fake.tasks[name]
+        if task.stale or query.get("lease") != task.lease.lease:
+            return self.answer(409, {"error": "this lease is over"})
+        return getattr(self, f"task_{what}")(task, raw, query)
 
-        def task_points(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
-            task.points.append(json.loads(raw))
-            self.answer(200, {})
+    def register(self, body: dict[str, Any], token: str) -> None:
+        if token != TOKEN:
+            return self.answer(401, {"error": "this is not the server's token"})
+        self.fake.registrations.append(body)
+        is_known = self.fake.agents.get(body.get("token", "")) == body.get("agent")
+        agent = body["agent"] if "agent" in body and is_known else f"a{len(self.fake.registrations)}"
+        agent_token = body["token"] if "token" in body and is_known else f"vp_a_{agent}"
+        self.fake.agents[agent_token] = agent
+        return self.answer(200, {"agent": agent, "token": agent_token, "intervals": asdict(self.fake.intervals)})
 
-        def task_uploads(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
-            answer = []
-            for file in json.loads(raw)["files"]:
-                task.announced[file["name"]] = file
-                task.files.setdefault(file["name"], b"")
-                url = f"/put/{task.lease.task}/{quote(file['name'], safe='')}"
-                answer.append({"name": file["name"], "url": url, "have": len(task.files[file["name"]])})
-            self.answer(200, {"files": answer})
+    def heartbeat(self, body: dict[str, Any]) -> None:
+        self.fake.beats.append(body)
+        cancel, stale = [], []
+        for each in body["tasks"]:
+            task = self.fake.tasks[each["task"]]
+            if task.stale or each["lease"] != task.lease.lease:
+                stale.append(each["task"])
+                continue
+            task.beaten = time.monotonic()
+            task.phases.append(each["phase"])
+            task.progress.append(each["progress"])
+            cancel += [each["task"]] * task.cancel
+        self.answer(200, {"cancel": cancel, "stale": stale, "intervals": asdict(self.fake.intervals)})
 
-        def task_finish(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
-            body = json.loads(raw)
-            task.finishes += 1
-            if server.full_at_finish and body["files"]:
-                return self.answer(507, {"error": "the disk is full", "hint": "free space"})
-            for name in body["files"]:
-                if server.unfit or hashlib.sha256(task.files[name]).hexdigest() != task.announced[name]["sha256"]:
-                    server.unfit = max(0, server.unfit - 1)
-                    task.files[name] = b""
-                    return self.answer(422, {"error": f"{name} differs from its sha256"})
-            task.report = body
-            return self.answer(200, {})
+    def lease(self, body: dict[str, Any]) -> None:
+        end = time.monotonic() + min(body["wait_s"], self.fake.intervals.poll_s)
+        self.fake.polls.append(body["devices"])
+        with self.fake.changed:
+            while not self.fake.down:
+                for lease in self.fake.waiting:
+                    if lease.spec.device in (*body["devices"], body["begun"].get(lease.job)):
+                        self.fake.waiting.remove(lease)
+                        self.fake.tasks[lease.task].beaten = time.monotonic()
+                        return self.answer(200, asdict(lease))
+                if time.monotonic() >= end:
+                    break
+                self.fake.changed.wait(min(0.1, max(0.0, end - time.monotonic())))
+        return self.answer(204)
 
-    return Handler
+    def task_log(self, task: Task, raw: bytes, query: dict[str, str]) -> None:
+        offset = int(query["offset"])
+        if offset > len(task.log):
+            return self.answer(409, {"error": "a gap", "size": len(task.log)})
+        task.log = (task.log[:offset] + raw)[: self.fake.log_max]
+        cut = {"cut": True} if len(task.log) == self.fake.log_max else {}
+        return self.answer(200, {"size": len(task.log), **cut})
+
+    def task_points(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
+        task.points.append(json.loads(raw))
+        self.answer(200, {})
+
+    def task_uploads(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
+        answer = []
+        for file in json.loads(raw)["files"]:
+            task.announced[file["name"]] = file
+            task.files.setdefault(file["name"], b"")
+            url = f"/put/{task.lease.task}/{quote(file['name'], safe='')}"
+            answer.append({"name": file["name"], "url": url, "have": len(task.files[file["name"]])})
+        self.answer(200, {"files": answer})
+
+    def task_finish(self, task: Task, raw: bytes, _: dict[str, str]) -> None:
+        body = json.loads(raw)
+        task.finishes += 1
+        if self.fake.full_at_finish and body["files"]:
+            return self.answer(507, {"error": "the disk is full", "hint": "free space"})
+        for name in body["files"]:
+            if self.fake.unfit or hashlib.sha256(task.files[name]).hexdigest() != task.announced[name]["sha256"]:
+                self.fake.unfit = max(0, self.fake.unfit - 1)
+                task.files[name] = b""
+                return self.answer(422, {"error": f"{name} differs from its sha256"})
+        task.report = body
+        return self.answer(200, {})

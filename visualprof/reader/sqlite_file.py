@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from visualprof.reader.patterns import pattern
 from visualprof.reader.source import Source
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows
 from visualprof.reader.trace.builder import TraceBuilder
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     import sqlite3
 
 MAGIC = b"SQLite format 3\x00"
+_VERSIONED_TABLE = pattern(r"^([A-Za-z]\w*?)_[vV](\d{1,3})$")
+_NO_VERSION = 1000  # before all versions
 MISSING = -(2**62)  # a value that is NULL, and every value of a column that does not exist
 
 
@@ -44,6 +47,28 @@ def open_database(source: Source) -> Generator[sqlite3.Connection]:
 
 def _decode_text(text: bytes) -> str:
     return text.decode("utf-8", "replace")
+
+
+def current_tables(database: sqlite3.Connection) -> Generator[tuple[str, str, list[str]]]:
+    """Yield each table's name without a version, the name to read, and those to leave out.
+
+    A newer version of a table is called `NVTX_EVENTS_V2`. Of several versions that have rows, the plain name is read,
+    else the newest. Views are never read, because they might not end.
+    """
+    kinds = database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+    versions: dict[str, list[tuple[int, str]]] = {}
+    for name in sorted(str(name) for (name,) in kinds):
+        versioned = _VERSIONED_TABLE.match(name)
+        key, number = (versioned[1], -int(versioned[2])) if versioned else (name, -_NO_VERSION)
+        versions.setdefault(key, []).append((number, name))
+    for key, found in versions.items():
+        names = [name for _, name in sorted(found)]
+        filled = names if len(names) == 1 else [name for name in names if _has_rows(database, name)]
+        yield key, (filled or names)[0], filled[1:]
+
+
+def _has_rows(database: sqlite3.Connection, table: str) -> bool:
+    return database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
 
 
 class Tables:

@@ -7,7 +7,7 @@ only queried if it exists. https://docs.nvidia.com/nsight-systems/UserGuide/inde
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,8 +18,8 @@ from visualprof.reader.communication import is_communication_call, is_communicat
 from visualprof.reader.patterns import pattern
 from visualprof.reader.registry import Format
 from visualprof.reader.source import Source
-from visualprof.reader.sqlite_file import MAGIC, open_database
-from visualprof.reader.trace import Category, Device, Ints, TrackKind
+from visualprof.reader.sqlite_file import MAGIC, MISSING, current_tables, map_distinct, open_database
+from visualprof.reader.trace import Category, Device, Ints, Rows, TrackKind
 from visualprof.reader.trace.builder import TraceBuilder
 from visualprof.reader.trace.serving import parse_serving_step
 from visualprof.reader.trace.step_ranges import step_label
@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     import sqlite3
 
 MAX_TEXT_CHARS = 2000
-NO_TIME = -(2**62)
 _UNKNOWN_DURATION = -2  # the end is before the start, see `TraceBuilder.events`
 ROWS_PER_FETCH = 100_000  # per `fetchmany`
 _TABLE_NAMES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_", b"StringIds")
@@ -50,8 +49,6 @@ _CALL_TABLES = (
     ("CUBLAS_EVENTS", Category.OTHER),
 )
 _COPY_NAMES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}  # CUpti_ActivityMemcpyKind
-_VERSIONED_TABLE = pattern(r"^([A-Za-z]\w*?)_[vV](\d{1,3})$")
-NO_VERSION = 1000  # before all versions
 _PROCESS_RANGES_TRACK, _GRAPH_NAME = "NVTX (process)", "CUDA graph"
 _PUSH_POP_RANGE, _START_END_RANGE = 59, 60  # types of NVTX ranges: per thread, and per process
 _NUMBER_COLUMNS = {
@@ -114,8 +111,11 @@ class _Report:
 
     def read(self) -> None:
         """Read everything."""
-        kinds = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")  # a view might never end
-        self._tables = self._current_tables(sorted(str(name) for (name,) in kinds))
+        for name, table, left_out in current_tables(self._database):
+            self._tables[name] = table
+            if left_out:
+                others = ", ".join(left_out)
+                self._builder.warn(msg("formats.versions_of_table_left_out", f"{table} is read; left out: {others}"))
         self._read_strings()
         for table, category, name in _DEVICE_TABLES:
             self._read_device(table, category, name)
@@ -127,42 +127,17 @@ class _Report:
         self._read_ranges()
         self._describe()
 
-    def _current_tables(self, names: Sequence[str]) -> dict[str, str]:
-        """Return the tables by their names without a version: `NVTX_EVENTS` may be called `NVTX_EVENTS_V2`.
-
-        Of several versions that have rows, the plain name is read, else the newest; a warning names the others.
-        """
-        versions: dict[str, list[tuple[int, str]]] = {}
-        for name in names:
-            versioned = _VERSIONED_TABLE.match(name)
-            key, number = (versioned[1], -int(versioned[2])) if versioned else (name, -NO_VERSION)
-            versions.setdefault(key, []).append((number, name))
-        tables: dict[str, str] = {}
-        for key, found in versions.items():
-            existing = [name for _, name in sorted(found)]
-            filled = existing if len(existing) == 1 else [name for name in existing if self._has_rows(name)]
-            tables[key] = (filled or existing)[0]
-            if len(filled) > 1:
-                left_out = ", ".join(filled[1:])
-                self._builder.warn(
-                    msg("formats.versions_of_table_left_out", f"{tables[key]} is read; left out: {left_out}")
-                )
-        return tables
-
-    def _has_rows(self, table: str) -> bool:
-        return self._database.execute(f'SELECT 1 FROM "{table}" LIMIT 1').fetchone() is not None
-
     def _read_columns(self, table: str, names: Sequence[str], condition: str = "") -> dict[str, Ints]:
         """Return integer columns of a table: 0 for a missing column or value, empty without the table.
 
-        A missing end is `NO_TIME`: times are relative to the start of the recording and may be 0 or negative.
+        A missing end is `MISSING`: times are relative to the start of the recording and may be 0 or negative.
         """
         existing = self._column_names(table)
         selected = [name for name in names if all(part in existing for part in name.split(" + "))]
         columns = {name: np.zeros(0, np.int64) for name in names}
         if not selected:
             return columns
-        missing = {"end": NO_TIME}
+        missing = {"end": MISSING}
         casts = ", ".join(
             f"CAST(COALESCE({_quote_columns(name)}, {missing.get(name, 0)}) AS INTEGER)" for name in selected
         )
@@ -229,10 +204,10 @@ class _Report:
                         f"{nameless:,} kernels have a name that the report does not hold",
                     )
                 )
-            categories = np.where(_map_distinct(names, self._is_collective), Category.COMM, category)
+            categories = np.where(map_distinct(names, self._is_collective), Category.COMM, category)
         else:
             key = columns["copyKind"] if category == Category.MEMCPY else columns["graphId"]
-            names = _map_distinct(key, lambda number: self._string(_unnamed_event_name(category, number)))
+            names = map_distinct(key, lambda number: self._string(_unnamed_event_name(category, number)))
             categories = np.full(len(names), category)
         process = columns["globalPid"] >> 24 & 0xFFFFFF
         keys = np.stack([process, columns["deviceId"], columns["streamId"]], axis=1)
@@ -256,10 +231,10 @@ class _Report:
             texts = np.array([builder.string(str(size)) for size in distinct.tolist()], np.int64)[key_index.ravel()]
             builder.arg(argument, row[sizes[:, 0] > 0], texts[sizes[:, 0] > 0], text=True)
 
-    def _add_calls(self, columns: Mapping[str, Ints], names: Ints, categories: Ints, kind: str = "") -> Ints:
+    def _add_calls(self, columns: Mapping[str, Ints], names: Rows, categories: Rows, kind: str = "") -> Ints:
         """Add events of threads and return their rows."""
         row = self._next_rows(len(names))
-        track = _map_distinct(columns["globalTid"], lambda number: self._thread(number, kind))
+        track = map_distinct(columns["globalTid"], lambda number: self._thread(number, kind))
         dur = _durations(columns)
         correlation = columns.get("correlationId", np.zeros(len(names), np.int64))
         self._builder.events(
@@ -297,9 +272,9 @@ class _Report:
     def _add_ranges(self, columns: Mapping[str, Ints], texts: Ints, kind: str) -> None:
         """Add NVTX ranges of one kind; `texts` is (n,) string ids."""
         has_step_names = any(step_label(self._texts[number]) for number in set(texts.tolist()))
-        category = _map_distinct(texts, lambda number: _range_category(self._texts[number], not has_step_names))
-        row = self._add_calls(columns, _map_distinct(texts, self._range_name), category, kind)
-        shapes = _map_distinct(texts, self._shapes)
+        category = map_distinct(texts, lambda number: _range_category(self._texts[number], not has_step_names))
+        row = self._add_calls(columns, map_distinct(texts, self._range_name), category, kind)
+        shapes = map_distinct(texts, self._shapes)
         self._builder.arg("input_shapes", row[shapes > 0], shapes[shapes > 0], text=True)
         if (category == Category.OP).any():
             self._framework = "pytorch"
@@ -402,7 +377,7 @@ def _range_category(text: str, serving: bool) -> Category:
 def _durations(columns: Mapping[str, Ints], missing: int = -1) -> Ints:
     """Return durations in ns, `missing` without an end: marks and calls that had not ended are instants."""
     return np.where(
-        columns["end"] == NO_TIME, missing, np.maximum(columns["end"] - columns["start"], _UNKNOWN_DURATION)
+        columns["end"] == MISSING, missing, np.maximum(columns["end"] - columns["start"], _UNKNOWN_DURATION)
     )
 
 
@@ -416,12 +391,6 @@ def _unnamed_event_name(category: Category, number: int) -> str:
 def _quote_columns(name: str) -> str:
     """Return `"a" + "b"` for `a + b`."""
     return " + ".join(f'"{part}"' for part in name.split(" + "))
-
-
-def _map_distinct(values: Ints, convert: Callable[[int], int]) -> Ints:
-    """Return (n,) the converted values, converting each distinct value once."""
-    distinct, index = np.unique(values, return_inverse=True)
-    return np.array([convert(value) for value in distinct.tolist()], np.int64)[index]
 
 
 FORMAT = Format("nsight-systems", "Nsight Systems", 31, sniff, read, start=start)
