@@ -138,6 +138,80 @@ def test_the_links_of_collectives_are_a_table_of_the_distributed_view() -> None:
     assert links["bandwidth_bytes_per_s"][0] == pytest.approx(427.596096e6 / 27.315706e-3, rel=1e-5)
 
 
+MATRIX = {
+    "step3": {
+        "p2p": {"send-total@7": {"0-1": {"Transport Type": "RDMA", "Transit Size(MB)": 2.0, "Transit Time(ms)": 0.0}}},
+        "collective": {
+            "allreduce-top1@3985310405473756128": {
+                "0-1": {"Transport Type": "HCCS", "Transit Size(MB)": 9.0, "Transit Time(ms)": 9.0}
+            },
+            "allreduce-total@3985310405473756128": {
+                "0-0": {"Transport Type": "LOCAL", "Transit Size(MB)": 4.0, "Transit Time(ms)": 0.01},
+                "0-1": {"Transport Type": "HCCS", "Transit Size(MB)": 1.5, "Transit Time(ms)": 0.1},
+                "bad": {"Transport Type": "HCCS", "Transit Size(MB)": 1.5, "Transit Time(ms)": 0.1},
+            },
+        },
+    },
+    "step4": {
+        "collective": {
+            "allreduce-total@3985310405473756128": {
+                "0-1": {"Transport Type": "HCCS", "Transit Size(MB)": 1.5, "Transit Time(ms)": 0.2}
+            }
+        }
+    },
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_matrix_of_transfers_sums_steps_and_names_global_ranks(form: str, tmp_path: Path) -> None:
+    output = write_recording(tmp_path, form) / "ASCEND_PROFILER_OUTPUT"
+    (output / "communication_matrix.json").write_text(json.dumps(MATRIX))
+    columns = transfers_of([read_trace(output / FILES[form])])
+    # The members of the group with the hash 7 are unknown, so only ranks within the group are known.
+    assert columns["name"] == ["send", "allreduce", "allreduce"]
+    assert columns["group"] == ["7", GROUP, GROUP]
+    assert columns["link"] == ["RDMA", "LOCAL", "HCCS"]
+    assert list(zip(columns["source"], columns["destination"], strict=True)) == [(None, None), (0, 0), (0, 1)]
+    assert list(zip(columns["group_source"], columns["group_destination"], strict=True)) == [(0, 1), (0, 0), (0, 1)]
+    assert (columns["bytes"], columns["link_ns"]) == ([2_000_000, 4_000_000, 3_000_000], [0, 10_000, 300_000])
+    assert columns["bandwidth_bytes_per_s"] == [None, pytest.approx(4e11), pytest.approx(1e10)]
+
+
+def test_a_damaged_matrix_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    output = write_recording(tmp_path, "database") / "ASCEND_PROFILER_OUTPUT"
+    (output / "analysis.db").write_bytes(b"no database" * 100)
+    trace = read_trace(output / FILES["database"])
+    assert trace.meta.transfers == ()
+    assert [text.partition(" cannot")[0] for text in trace.meta.warnings] == ["analysis.db"]
+
+
+def transfers_of(traces: list[Trace]) -> dict[str, Any]:
+    """The table of transfers of a run."""
+    chosen = run_view("distributed")
+    ranks = [(f"rank{i}", trace) for i, trace in enumerate(traces)]
+    return json_of(chosen.compute_from_traces(ranks, chosen.parse({})))["transfers"]["columns"]
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_transfers_of_real_recordings_equal_the_sum_of_the_tasks_of_collectives(form: str) -> None:
+    """The matrix is `communication_matrix.json` or `analysis.db`; the tasks are in the timeline and the database."""
+    place = "text" if form == "text" else "db"
+    folder = recording_path(f"traces/ascend/{place}/level1")
+    files = {"text": [FILES["text"]] * 2, "database": [f"ascend_pytorch_profiler_{i}.db" for i in (0, 1)]}[form]
+    traces = [trace_of(folder / f"rank{i}_ascend_pt/ASCEND_PROFILER_OUTPUT/{name}") for i, name in enumerate(files)]
+    columns = transfers_of(traces)
+    for rank in (0, 1):
+        cells = [i for i, number in enumerate(columns["rank"]) if number == rank]
+        assert {columns["name"][i] for i in cells} == {"allreduce"}
+        assert {columns["group_source"][i] for i in cells} == {rank}
+        assert {columns["group_destination"][i] for i in cells} == set(range(8))
+        hccs = [i for i in cells if columns["link"][i] == "HCCS"]
+        args = traces[rank].args
+        assert sum(columns["bytes"][i] for i in hccs) == args["link_bytes"].values.sum() == 427_596_096
+        assert sum(columns["link_ns"][i] for i in hccs) == pytest.approx(args["link_ns"].values.sum(), abs=100)
+        assert sum(columns["bytes"][i] for i in cells) == 488_806_752  # with the copies within the device
+
+
 def test_memory_has_totals_of_the_framework_only(recording: tuple[str, Trace]) -> None:
     _, trace = recording
     allocs = trace.allocs

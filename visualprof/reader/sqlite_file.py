@@ -104,6 +104,13 @@ class Tables:
         numbers = (value if isinstance(value, (int, float)) else np.nan for (value,) in cursor)
         return np.fromiter(numbers, np.float64)
 
+    def strings(self, table: str, name: str, condition: str = "") -> list[str]:
+        """Return a column of a table as texts, "" for NULL; empty without the column."""
+        if name not in self._columns.get(table, ()):
+            return []
+        cursor = self._database.execute(f'SELECT CAST(COALESCE("{name}", \'\') AS TEXT) FROM "{table}" {condition}')
+        return [value for (value,) in cursor]
+
     def texts(self, table: str, key: str, value: str) -> dict[int, str]:
         """Return texts by number, empty if the table or a column is missing."""
         if not {key, value} <= set(self._columns.get(table, ())):

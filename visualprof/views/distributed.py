@@ -27,6 +27,7 @@ from visualprof.views.measure.ranks.rank_collectives import (
     rank_links,
 )
 from visualprof.views.measure.ranks.rank_summary import RankSteps, rank_summary
+from visualprof.views.measure.ranks.rank_transfers import TransferColumns, rank_transfers
 from visualprof.views.measure.ranks.run_analysis import RunAnalysis, analyze_run
 from visualprof.views.measure.ranks.straggler_report import Straggler, straggler_report
 
@@ -138,6 +139,7 @@ class DistributedAnswer(Table[RankColumns]):
     by_device: Table[RankColumns]
     collectives: Table[CollectiveColumns]
     links: Table[RankLinkColumns]
+    transfers: Table[TransferColumns]
     waits: Table[WaitColumns]
     devices: Table[RankDeviceColumns]
     summary: RunSummary
@@ -163,6 +165,7 @@ def compute(run: RunAnalysis, params: Params) -> DistributedAnswer:
         by_device=Table(columns=_steps_by_device(run, params.step)),
         collectives=Table(columns=rank_collectives(run)),
         links=Table(columns=rank_links(run)),
+        transfers=Table(columns=rank_transfers(run)),
         waits=Table(columns=_waits(run, params.step)),
         devices=Table(columns=_devices(run)),
         summary=_summary(run, means),

@@ -56,10 +56,10 @@ def read_facts(path: Path, builder: TraceBuilder) -> RecordingFacts:
     for name in sorted(os.listdir(folder)) if folder.is_dir() else []:
         info = re.fullmatch(r"profiler_info(?:_(\d{1,7}))?\.json", name)
         if info:
-            rank = integer(_load(folder / name, builder).get("rank_id"))
+            rank = integer(load_object(folder / name, builder).get("rank_id"))
             rank = rank if rank is not None else int(info[1]) if info[1] else -1
             facts.rank = rank if rank >= 0 else facts.rank
-    metadata = _load(folder / "profiler_metadata.json", builder)
+    metadata = load_object(folder / "profiler_metadata.json", builder)
     size = integer(json_object(metadata.get("distributed_args")).get("world_size"))
     facts.world_size = size if size is not None and size > 0 else -1
     facts.groups = tuple(_groups(json_object(metadata.get("parallel_group_info"))))
@@ -100,7 +100,7 @@ def _names(folder: Path) -> list[str]:
         return []
 
 
-def _load(path: Path, builder: TraceBuilder) -> Json:
+def load_object(path: Path, builder: TraceBuilder) -> Json:
     """Return the object in a JSON file, empty if there is no such file."""
     try:
         if not path.is_file() or path.stat().st_size > _MAX_FILE_BYTES:

@@ -19,6 +19,7 @@ from visualprof.reader.ascend.collectives import add_collectives, add_links, add
 from visualprof.reader.ascend.counters import add_memory_curves
 from visualprof.reader.ascend.folder import RecordingFacts, read_facts
 from visualprof.reader.ascend.kernels import METRICS, CubeCores, add_kernel_arguments
+from visualprof.reader.ascend.matrix import read_transfers
 from visualprof.reader.ascend.memory import add_operator_memory, operators_at
 from visualprof.reader.ascend.tables import (
     column,
@@ -357,6 +358,7 @@ class _Recording:
             rank=facts.rank,
             world_size=facts.world_size,
             groups=facts.groups,
+            transfers=read_transfers(self._folder, facts, self._builder),
             device_type="npu",
             devices=tuple(
                 Device(id=number, name="Ascend NPU", multiprocessors=cube.cores, clock_mhz=cube.mhz)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from visualprof.reader.trace.heap import Heap
 from visualprof.reader.trace.process_group import ProcessGroup
 from visualprof.reader.trace.pyramid import Pyramid
+from visualprof.reader.trace.rank_transfer import RankTransfer
 from visualprof.reader.trace.types import Bytes, Floats, Ids, Ints, Mask, Rows, Values
 
 SCHEMA_VERSION = 4
@@ -262,6 +263,7 @@ class Meta(msgspec.Struct, frozen=True):
             other name. The node, if known, is then the argument `graph_name`.
         devices: The devices in the profile.
         groups: The process groups in the profile.
+        transfers: Transfers between ranks, as the profiler sums them up.
         clock_origin_ns: Unix time in ns of `ts` 0. 0 if `ts` is Unix time already, -1 if unknown.
         process_cpu_ratio: CPU utilization of the process, -1 if unknown.
         system_cpu_ratio: CPU utilization of the host, -1 if unknown.
@@ -281,6 +283,7 @@ class Meta(msgspec.Struct, frozen=True):
     operator_names: str = "node"
     devices: tuple[Device, ...] = ()
     groups: tuple[ProcessGroup, ...] = ()
+    transfers: tuple[RankTransfer, ...] = ()
     clock_origin_ns: int = -1
     process_cpu_ratio: float = -1.0
     system_cpu_ratio: float = -1.0

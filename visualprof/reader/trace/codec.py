@@ -33,7 +33,9 @@ _CHECK_BUFFER_BYTES = 1 << 20
 _CHECK_FACTOR = 0x9E3779B97F4A7C15  # odd, so that every block contributes to the checksum
 _ALIGN_BYTES = 64
 # Folders below reader/ whose code affects a trace.
-_TRACE_FOLDERS = (".", "trace", "chrome", "megengine", "formats", "native", "graph_capture", "memory_snapshot")
+_TRACE_FOLDERS = (
+    *(".", "trace", "chrome", "ascend", "megengine", "formats", "native", "graph_capture", "memory_snapshot"),
+)
 
 _GRAPH_COLUMNS = [name for name in Graphs.__struct_fields__ if name != "args"]
 

@@ -12,6 +12,7 @@ from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.trace import Category, Floats, Ints, Mask, Trace, TrackKind
 from visualprof.reader.trace.process_group import ProcessGroup, decode_ranks
+from visualprof.reader.trace.rank_transfer import RankTransfer
 from visualprof.views.measure.columns.groups import group
 from visualprof.views.measure.columns.intervals import covered_ns, merge, subtract, union
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
@@ -57,6 +58,7 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
         kernel_ns: (k x n,) time of each of these kernels in each step.
         devices: The devices of the rank.
         links: Links that carried collectives, as the recording reports them.
+        transfers: Transfers from and to the rank, as the recording reports them.
     """
 
     location: RankLocation
@@ -79,6 +81,7 @@ class RankSteps(msgspec.Struct, frozen=True, kw_only=True):
     kernel_ns: Ints
     devices: tuple[DeviceSummary, ...]
     links: tuple[LinkUse, ...] = ()
+    transfers: tuple[RankTransfer, ...] = ()
 
 
 class RankSummary(RankSteps, frozen=True, kw_only=True):
@@ -148,6 +151,7 @@ def rank_summary(trace: Trace) -> RankSummary:
         kernel_ns=kernel_ns,
         devices=tuple(device_summaries(trace, windows)),
         links=tuple(link_uses(trace)),
+        transfers=trace.meta.transfers,
         collectives=rank_collectives,
         part_step=step_position[trace.events.step[rank_collectives.part_row]],
         part_exposed_ns=part_end - part_start - covered_ns(work.computing, part_start, part_end),
