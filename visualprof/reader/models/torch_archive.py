@@ -6,7 +6,7 @@ import re
 import struct
 import zipfile
 import zlib
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
 from visualprof.errors import FormatError
@@ -26,6 +26,7 @@ ARCHIVE_ERRORS = (
     struct.error,
 )
 MAX_ENTRIES = 500_000
+MAX_UNPACKED_BYTES = 256 << 20
 MAX_UNPACK_RATIO = 500  # JSON of a graph compresses 10 to 60 times
 
 
@@ -71,6 +72,30 @@ class Archive:
                 msg("models.copy_file_again", "copy the file again"),
             )
         return data
+
+    @contextmanager
+    def window(self, name: str) -> Generator[Callable[[int, int], bytes]]:
+        """Return a context with a function that reads parts (offset, size) of a file.
+
+        A stored file is read in place. A compressed file of at most `MAX_UNPACKED_BYTES` is unpacked.
+        """
+        info = self._infos[name]
+        if info.compress_type != zipfile.ZIP_STORED:
+            data = self.read(name, MAX_UNPACKED_BYTES)
+            yield lambda offset, size: data[offset : offset + size]
+            return
+        with open(self._source.path, "rb") as file:
+            file.seek(info.header_offset)
+            header = file.read(30)
+            if not header.startswith(MAGIC) or len(header) < 30:
+                raise zipfile.BadZipFile(name)
+            start = info.header_offset + 30 + sum(struct.unpack_from("<HH", header, 26))
+
+            def read_at(offset: int, size: int) -> bytes:
+                file.seek(start + offset)
+                return file.read(min(size, max(info.file_size - offset, 0)))
+
+            yield read_at
 
 
 @contextmanager
