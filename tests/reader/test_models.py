@@ -231,7 +231,7 @@ def test_other_files_are_rejected_with_the_supported_formats(tmp_path: Path, con
 
 
 def test_models_say_how_their_files_are_called() -> None:
-    assert {".gguf", ".keras", ".mge", ".onnx", ".pdmodel", ".pt2", ".safetensors", ".tflite"} == set(
+    assert {".gguf", ".keras", ".mge", ".mlmodel", ".onnx", ".pdmodel", ".pt2", ".safetensors", ".tflite"} == set(
         model_suffixes(shared=False)
     )
     assert {".json", ".pt", ".pth"} <= set(model_suffixes())

@@ -390,7 +390,8 @@ def _has_profile_name(file: LogFile) -> bool:
 
 
 def _is_result_json(file: LogFile) -> bool:
-    return file.name in RESULT_JSON or bool(_CASE_STEP.search(f"{file.folder}/{file.name}"))
+    is_manifest = file.name == "Manifest.json" and Path(file.path).parent.suffix == ".mlpackage"  # of Core ML
+    return is_manifest or file.name in RESULT_JSON or bool(_CASE_STEP.search(f"{file.folder}/{file.name}"))
 
 
 def _is_truncated_json(source: Source) -> bool:
