@@ -158,7 +158,7 @@ def _database(name: str, head: bytes) -> Description | None:
         )
     if any(table.startswith("rocpd_") for table in tables):
         return Description(
-            msg("reader.rpd_database", "a database of rocmProfileData (.rpd), which is not read"),
+            msg("reader.rpd_database", "a database of rocmProfileData (.rpd) without the table rocpd_api_ops"),
             msg("reader.convert_rpd", "convert it: python rpd2tracing.py FILE trace.json"),
             may_be_recording=True,
         )
