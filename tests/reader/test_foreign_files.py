@@ -17,7 +17,7 @@ from visualprof.cli import main
 from visualprof.errors import FormatError, UnknownFormat
 from visualprof.reader import read_trace
 from visualprof.reader.foreign_files import describe
-from visualprof.reader.foreign_recordings import TORCH_NPU_ANALYSIS
+from visualprof.reader.foreign_recordings import ASCEND_RAW_DATA, TORCH_NPU_ANALYSIS, foreign_folder
 from visualprof.reader.logdir.listing import scan_profiles
 from visualprof.reader.models import read_model
 
@@ -65,6 +65,11 @@ def database(path: Path, *tables: str) -> bytes:
             "py-spy",
         ),
         (b'{"nodes":[{"id":1,"callFrame":{"functionName":"(root)"}}]}', "sampled stacks", "py-spy"),
+        (b"\x0a\x04\x08\x01\x10\x02\x0a\x04\x08\x03\x10\x04\x12\x07", "a profile of pprof", "stackcollapse-go.pl"),
+        (b"Msg Timestamp,Message,Time,Unit of Measurement,Timing Source\n", "Qualcomm", "qnn-profile-viewer"),
+        (b"Step Id,Name,Type,Accelerator Core,Start Time(us)\n3,a,b,AI_CORE,1\n", "Ascend", "trace_view.json"),
+        (b"Device_id,Op Name,Task Duration(us)\n0,MatMul,2.0\n", "Ascend", "trace_view.json"),
+        (b'{"step3": {"p2p": {}, "collective": {}}}', "Ascend", "trace_view.json"),
         (zipped("run.trace/form.template"), "Apple's Instruments", "torch.profiler"),
         (b'{"request_throughput": 3.98, "mean_ttft_ms": 41.2}', "the result of a load generator", "view evaluation"),
         (b"----  ------\nName  Self CPU \n----  ------\n", "a table of torch.profiler", "export_chrome_trace"),
@@ -115,6 +120,7 @@ def test_an_error_says_what_the_file_is(tmp_path: Path, content: bytes, text: st
         ("r000hs.vtune", "VTune", "unitrace --chrome-call-logging"),
         ("py.speedscope.json", "sampled stacks", "py-spy"),
         ("trace.otf2", "MPI", "torch.profiler"),
+        ("rank.0.et", "Chakra", "visualprof view graph"),
         ("frame.gputrace", "graphics debugger", "torch.profiler"),
     ],
 )
@@ -123,6 +129,18 @@ def test_a_file_is_named_by_its_ending(name: str, text: str, hint: str) -> None:
     assert description is not None
     assert text in description.text
     assert hint in description.hint
+
+
+def test_a_dump_of_the_flight_recorder_is_named() -> None:
+    description = describe("nccl_trace_rank_0", pickle.dumps({"version": "2.4", "pg_config": {}, "entries": []}))
+    assert description is not None
+    assert "flight recorder" in description.text
+    assert "torchfrtrace" in description.hint
+
+
+def test_raw_data_of_a_device_alone_is_named(tmp_path: Path) -> None:
+    assert foreign_folder("PROF_1_2_AB", ["device_0"]) is ASCEND_RAW_DATA
+    assert foreign_folder("PROF_1_2_AB", ["device_0", "mindstudio_profiler_output"]) is None
 
 
 def test_a_folder_of_another_profiler_is_one_skipped_entry(tmp_path: Path) -> None:

@@ -135,6 +135,42 @@ RECORDINGS = (
             "convert it: qnn-profile-viewer --reader libQnnChrometraceProfilingReader.so --input_log FILE",
         ),
         ("qnn-profiling-data.log", "qnn-profiling-data_0.log"),
+        (),
+        pattern(rb"Msg Timestamp,Message,Time,Unit of Measurement"),
+    ),
+    ForeignRecording(
+        msg("reader.ascend_table", "a table that Ascend's profiler derived from a recording"),
+        msg("reader.open_ascend_recording", "open the recording of the same folder: trace_view.json, or its database"),
+        (),
+        (),
+        pattern(
+            rb"[^\n]{0,400}(?:Accelerator Core|Task Duration\(us\)|Device Self Duration\(us\)"
+            rb"|Communication\(Not Overlapped\))"
+            rb'|\s*\{\s*"step\d{0,9}"\s*:\s*\{\s*"(?:p2p|collective)"'
+        ),
+        is_recording=False,
+    ),
+    ForeignRecording(
+        msg("reader.chakra_trace", "an execution trace of Chakra as Protobuf, which has no times"),
+        msg("reader.open_execution_trace", "show the JSON of which it was made: visualprof view graph pytorch_et.json"),
+        (".et",),
+        is_recording=False,
+    ),
+    ForeignRecording(
+        msg("reader.flight_recorder", "a dump of NCCL's flight recorder, which has no kernels"),
+        msg("reader.compare_flight_records", "compare the ranks: torchfrtrace FOLDER"),
+        (),
+        (),
+        pattern(rb"\x80[\x02-\x05].{0,2000}?(?:nccl_version|comm_lib_version|pg_config)", re.DOTALL),
+        is_recording=False,
+    ),
+    ForeignRecording(
+        msg("reader.pprof_profile", "a profile of pprof, which has no operators or kernels"),
+        msg("reader.collapse_pprof", "write its stacks: go tool pprof -raw FILE | stackcollapse-go.pl > stacks.folded"),
+        (".pprof",),
+        (),
+        # Types of samples, pairs of two numbers of texts, and then the first sample
+        pattern(rb"(?:\x0a\x04\x08[\x01-\x1f]\x10[\x01-\x1f]){1,4}\x12"),
     ),
     ForeignRecording(
         msg("reader.vtune_result", "a result of Intel's VTune, which only VTune reads"),
@@ -150,7 +186,7 @@ RECORDINGS = (
     ForeignRecording(
         msg("reader.stack_samples", "a profile of sampled stacks, which has no operators or kernels"),
         _SAMPLER_HINT,
-        (".speedscope.json", ".cpuprofile", ".heapprofile", ".pprof", ".lprof", ".pyisession", ".jfr", ".collapsed"),
+        (".speedscope.json", ".cpuprofile", ".heapprofile", ".lprof", ".pyisession", ".jfr", ".collapsed"),
         (b"FLR\x00",),
         pattern(
             rb'\s*\{(?:[^{}]{0,2000}"\$schema"\s*:\s*"https?://www\.speedscope\.app/'
@@ -213,7 +249,7 @@ def foreign_folder(name: str, entries: Collection[str]) -> ForeignRecording | No
     if name.endswith(("_ascend_pt", "_ascend_ms")):
         is_raw = any(entry.startswith("PROF_") or entry == "FRAMEWORK" for entry in entries)
         return ASCEND_NOT_ANALYZED if is_raw and "ASCEND_PROFILER_OUTPUT" not in entries else None
-    if name.startswith("PROF_") and "host" in entries:
+    if name.startswith("PROF_") and any(entry == "host" or entry.startswith("device_") for entry in entries):
         is_exported = any(e == "mindstudio_profiler_output" or e.endswith(".db") for e in entries)
         return None if is_exported else ASCEND_RAW_DATA
     return None
