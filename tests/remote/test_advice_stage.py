@@ -110,8 +110,11 @@ def test_a_failing_converter_gets_a_row(tmp_path: Path, archive: Path) -> None:
 
 
 def test_the_original_is_compared_with_itself_and_each_size_has_metrics(tmp_path: Path, archive: Path) -> None:
-    rows = rows_of(job_of(tmp_path, archive, ["good-tiny"]).run("advise"))
-    assert list(rows) == ["original", "good-tiny"]
+    rows = rows_of(job_of(tmp_path, archive, ["good-tiny", "tensorrt", "good-tiny+x"]).run("advise"))
+    assert list(rows) == ["original", "good-tiny", "tensorrt", "good-tiny-x"]
+    assert {rows[name]["verdict"] for name in ("tensorrt", "good-tiny-x")} == {"does not apply"}
+    assert "does not have its runtime" in rows["tensorrt"]["why"]
+    assert "only candidates that pass" in rows["good-tiny-x"]["why"]
     original, made = rows["original"], rows["good-tiny"]
     assert original["random"]["max_abs"] == 0.0
     assert [point["batch"] for point in made["points"]] == [1, 4]

@@ -30,7 +30,7 @@ def test_a_model_is_advised_here_with_rows_of_ones_own(tmp_path: Path, capsys: p
     assert [point.batch for point in report.points] == [2]
     assert report.advice is not None
     assert report.advice.data_rows == 3
-    assert main([*words[:2], *words[2:], "--only", "nothing-of-that-name"]) == 0  # the result there is replaced
+    assert main([*words, "--only", "original"]) == 0  # the result there is replaced
     assert "original" in capsys.readouterr().out
 
 
@@ -41,6 +41,7 @@ def test_a_model_is_advised_here_with_rows_of_ones_own(tmp_path: Path, capsys: p
         (["--data", "none.npz"], "none.npz cannot be read"),
         (["--data", "rows.npy"], "rows.npy cannot be read: a single array without the name of its input"),
         (["--metric", "none.py"], "none.py cannot be read"),
+        (["--only", "onnx-fp61", "--backend", "onnxruntime"], "there is no candidate 'onnx-fp61'"),
     ],
 )
 def test_impossible_requests_are_rejected_before_anything_runs(

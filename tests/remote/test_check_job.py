@@ -136,6 +136,16 @@ def invalid(body: bytes | dict[str, Any]) -> dict[str, str]:
 # what is right
 
 
+def test_advice_about_a_candidate_that_no_machine_has_is_rejected(known: Known) -> None:
+    advise = {"objective": "latency", "only": ["onnx-fp16", "nosuch"]}
+    given = job(advise=advise)
+    errors, _ = check_request(parse_request(json.dumps(given).encode()), known)
+    (error,) = errors
+    assert (error.field, error.error) == ("advise.only", "there is no candidate 'nosuch'")
+    assert error.hint.startswith("the candidates are ")
+    assert ", onnx-fp16, " in error.hint
+
+
 @pytest.mark.parametrize(
     "given",
     [

@@ -30,6 +30,7 @@ from visualprof.views.measure.launches.launch import (
     launches,
 )
 from visualprof.views.measure.names.compiled import parse_fusion
+from visualprof.views.measure.names.operand_shapes import input_shape_ids
 from visualprof.views.measure.names.tensor_core import (
     knows_tensor_cores,
     match_names,
@@ -202,7 +203,7 @@ def _is_launched_by(trace: Trace, rows: Ids, params: KernelParams) -> Mask:
     is_selected = is_operator(trace) & match_names(trace, trace.events.name, lambda name: name == params.operator)
     if params.shapes:
         operators = np.flatnonzero(is_selected).astype(np.int32)
-        shapes = trace.arg("input_shapes", operators, 0).astype(np.int64)
+        shapes = input_shape_ids(trace, operators)
         is_selected[operators] = match_names(trace, shapes, lambda text: text == params.shapes)
     owner = joined.op[np.searchsorted(joined.work, rows)]
     return nearest_ancestor(trace.events.parent, is_selected, owner) >= 0

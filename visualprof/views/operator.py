@@ -24,6 +24,7 @@ from visualprof.views.measure.launches.launch import (
     operator_times,
 )
 from visualprof.views.measure.launches.phases import PHASE_PATTERNS, PartColumns, operator_parts
+from visualprof.views.measure.names.operand_shapes import input_shape_ids
 from visualprof.views.measure.names.tensor_core import (
     can_use_tensor_core,
     knows_tensor_cores,
@@ -176,7 +177,7 @@ def _columns(dedup: DedupTrace, times: OperatorTimes, at: Rows, params: Operator
     trace = dedup.trace
     rows = times.rows[at]
     name = trace.events.name[rows]
-    shapes = trace.arg("input_shapes", rows, 0).astype(np.int64)
+    shapes = input_shape_ids(trace, rows)
     stacks = CallStacks(trace)
     stack = stacks.source_ids(rows) if params.group == "stack" else stacks.stack_ids(rows)
     if params.group == "type":

@@ -19,6 +19,7 @@ from visualprof.views.measure.launches.launch import (
     launches,
     operator_times,
 )
+from visualprof.views.measure.names.operand_shapes import shapes_argument
 from visualprof.views.measure.operators.call_paths import CallPaths, path_labels, path_texts
 from visualprof.views.measure.operators.stacks import CallStacks
 
@@ -204,7 +205,8 @@ class OperatorTable(EventTable):
             "self_dur": lambda: Values(self.times.host_self),
             "device_dur": lambda: Values(self.times.device_total),
             "device_self_dur": lambda: Values(self.times.device_self),
-            **{name: self.text_argument(name) for name in ("input_shapes", "input_types", "output_shapes")},
+            "input_shapes": self.text_argument(shapes_argument(self.trace)),
+            **{name: self.text_argument(name) for name in ("input_types", "output_shapes")},
             **{name: self.argument(name) for name in ("bytes", "flops")},
             "stack": lambda: stack_values(self.trace, self.rows.astype(np.int32)),
         }

@@ -11,6 +11,7 @@ from visualprof.reader.trace import Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
 from visualprof.views.measure.columns.intervals import covered_ns
 from visualprof.views.measure.launches.launch import is_api_call, is_kernel, launches, operator_times
+from visualprof.views.measure.names.operand_shapes import input_shape_ids
 from visualprof.views.measure.operators.call_paths import BACKWARD_LABEL, path_texts, scope_paths
 from visualprof.views.measure.operators.path_owners import backward_times, path_owners
 from visualprof.views.measure.ranks.collectives import collectives
@@ -69,7 +70,7 @@ def _operators(trace: Trace, windows: StepWindows) -> RowTimes:
     times = operator_times(trace, launches(trace))
     on_device = bool(times.device_self.any())
     spent = times.device_self if on_device else times.host_self
-    shapes, types = (trace.arg(arg, times.rows, 0).astype(np.int64) for arg in ("input_shapes", "type"))
+    shapes, types = input_shape_ids(trace, times.rows), trace.arg("type", times.rows, 0).astype(np.int64)
     return _plain(trace, windows, times.rows, spent, on_device)._replace(shape=shapes, type=types)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from visualprof.remote.backends import Backend, all_backends
-from visualprof.remote.converters import Converter
+from visualprof.remote.converters import Converter, all_converters
 from visualprof.remote.protocol import Runtime, Spec, version_key
 
 Kind = Literal["original", "conversion", "runtime", "combination"]
@@ -168,6 +168,34 @@ def _order(conversion: Candidate) -> tuple[bool, str]:
     return bool(conversion.spec.options), conversion.name
 
 
+def unknown_names(only: Sequence[str], specs: Iterable[Spec], suffix: str) -> tuple[list[str], list[str]]:
+    """Return the elements of `only` that select nothing on any machine, and the names that can be selected.
+
+    A name joined by "+" is a combination; each of its parts is a candidate's name.
+
+    Args:
+        only: Names or prefixes of names.
+        specs: Run configurations of the original.
+        suffix: Suffix of the model's file, such as ".onnx".
+    """
+    names = sorted({name for spec in specs for name in _possible_names(spec, suffix.lower())})
+    known = [*names, "original"]
+    unknown = [name for name in only if unmatched(name.split("+"), known)]
+    return unknown, [name for name in names if not any(name != other and _begins(name, other) for other in names)]
+
+
+def _possible_names(spec: Spec, suffix: str) -> Iterator[str]:
+    """Yield the names of the candidates of a machine with all runtimes and converters."""
+    backends = all_backends()
+    runtimes = [Runtime(backend.name, spec.version, "", "", [spec.device]) for backend in backends]
+    formats = {file.name for backend in backends for file in backend.files if suffix in file.suffixes}
+    own = [backend.files[0].name for backend in backends if backend.name == spec.backend]
+    for name in sorted(formats) or own:
+        converters = [kind for kind in all_converters() if kind.takes == name]
+        yield from (candidate.name for candidate in runtime_candidates(spec, name, runtimes))
+        yield from (candidate.name for candidate in conversion_candidates(spec, converters, runtimes, True))
+
+
 def round_robin(candidates: Iterable[Candidate]) -> list[Candidate]:
     """Return the candidates in rounds: one per converter or runtime in each, so that a small budget reaches each."""
     groups: dict[tuple[str, ...], list[Candidate]] = {}
@@ -182,6 +210,11 @@ def select_candidates(candidates: Iterable[Candidate], only: Sequence[str]) -> l
     """Return at most 64 candidates whose name is in `only` or extends one of its names; all if it is empty."""
     selected = {c.name: c for c in candidates if not only or any(_begins(c.name, name) for name in only)}
     return list(selected.values())[:MAX_CANDIDATES]
+
+
+def unmatched(only: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the elements of `only` that are neither one of the names nor a prefix of one."""
+    return [wanted for wanted in only if not any(_begins(name, wanted) for name in names)]
 
 
 def _begins(name: str, wanted: str) -> bool:

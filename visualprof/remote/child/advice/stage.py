@@ -26,6 +26,7 @@ from visualprof.remote.child.advice.candidates import (
     round_robin,
     runtime_candidates,
     select_candidates,
+    unmatched,
 )
 from visualprof.remote.child.advice.conversion import run_conversion
 from visualprof.remote.child.advice.errors import Comparison, OutputError
@@ -101,7 +102,7 @@ class AdviceStage:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def _add_unsuitable(self) -> None:
-        """Add a row for each converter that does not fit the model."""
+        """Add a row for each converter that does not fit the model, and for each name that selected nothing."""
         spec = self.task.lease.spec
         unsuitable = [
             Candidate(folder_name(name), "conversion", (ConversionStep(name),), spec) for name in self.unsuitable
@@ -110,6 +111,10 @@ class AdviceStage:
             steps = [asdict(step) for step in candidate.steps]
             row = CandidateRow(candidate.name, candidate.kind, steps, spec_json(spec))
             row.verdict, row.why = "does not apply", self.unsuitable[candidate.steps[0].converter]
+            self.rows.append(row)
+        for name in unmatched(self.asked.only, [row.name for row in self.rows]):
+            row = CandidateRow(folder_name(name), "runtime", [], spec_json(spec), verdict="does not apply")
+            row.why = _absence(name)
             self.rows.append(row)
 
     def _run_candidates(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
@@ -388,3 +393,13 @@ class AdviceStage:
         part = self.task.out / "advice.json.part"
         part.write_text(json.dumps(body, allow_nan=False), "utf-8")
         part.rename(self.task.out / "advice.json")
+
+
+def _absence(name: str) -> str:
+    """Return why this machine did not try a candidate that was asked for."""
+    if "+" in name:
+        return msg("child.combination_not_tried", "only candidates that pass are combined")
+    return msg(
+        "child.candidate_not_here",
+        "this machine does not have its runtime or converter, or it needs rows of yours (--data)",
+    )

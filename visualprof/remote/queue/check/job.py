@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from visualprof.messages import msg
 from visualprof.remote.protocol import Intervals, ModelRef, Request
 from visualprof.remote.queue.check import machines, shapes
+from visualprof.remote.queue.check.advise import advise_errors
 from visualprof.remote.queue.check.inspect import InspectedArray, InspectedModel, inspection_from_json
 from visualprof.remote.queue.check.limits import limit_errors
 from visualprof.remote.queue.check.request_json import FieldError, InvalidRequest, parse_request
@@ -67,6 +68,8 @@ def check_request(request: Request, context: JobContext) -> Findings:
         errors += _data(request, context)
     if not wrong & {"specs", "sweep", "search"}:
         errors += search_errors(request, model)
+    if not wrong & {"specs", "model", "advise"}:
+        errors += advise_errors(request)
     return errors, warnings
 
 
