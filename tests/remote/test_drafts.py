@@ -79,6 +79,18 @@ def codes(result: CheckedDraft) -> dict[str, str]:
     return {error.field: error.code for error in result.errors}
 
 
+def test_a_machine_without_the_runtime_is_told_how_to_get_it() -> None:
+    lenet = {**BERT, "name": "lenet.mge", "format": "megengine", "backends": ["megengine"]}
+    for machines, expected in (
+        ([LAB], ["visualprof agent install-runtime megengine", "visualprof agent --runtime megengine=PYTHON"]),
+        ([AWAY], ["start one (visualprof agent)"]),
+    ):
+        context = Known({MODEL: lenet}, machines)
+        (error,) = compose(Draft(model=MODEL, specs=[DraftSpec()]), context).errors
+        assert "no agent that is online can run this megengine model" in error.error
+        assert all(words in error.hint for words in [*expected, "--backend megengine"])
+
+
 # the grammar
 
 

@@ -131,6 +131,16 @@ def test_a_change_beyond_the_common_change_of_the_host_is_significant() -> None:
     assert not explained_by_load(base, slower_host, -0.2, is_alike=True), "in the other direction"
 
 
+def test_a_significant_row_of_a_loaded_step_is_explained() -> None:
+    """One kernel takes three times as long, on a host of another pace."""
+    answer = tried(replace(HOST, steps=20, clock=0.1), 3.0, 0)
+    assert answer.step is not None
+    assert answer.step.attributed_to_load
+    assert significant_rows(answer) == ["kernel 20"]
+    text = "attributed to load: the rows changed together; 1 significant rows changed by more than the others"
+    assert text in table(answer)
+
+
 def test_equal_runs_of_the_case_are_attributed_to_load() -> None:
     answer = compared(*(recording_path(f"cases/numbers/diff/p6{side}.json.gz") for side in "ab"))
     assert answer.step is not None

@@ -53,9 +53,9 @@ def main(argv: Sequence[str] | None = None) -> int:
             args = with_file(args.config, parser, words)
         return module.run(args)
     except VisualprofError as error:
-        print(f"visualprof: {_sentence(error.error)}", file=sys.stderr)
+        print(f"visualprof: {_sentence(error.error, words)}", file=sys.stderr)
         if error.hint:
-            print(f"Hint: {_sentence(error.hint)}", file=sys.stderr)
+            print(f"Hint: {_sentence(error.hint, words)}", file=sys.stderr)
         if error.docs_page:
             from visualprof.cli._docs import docs_address
 
@@ -68,9 +68,14 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 0
 
 
-def _sentence(text: str) -> str:
-    """Return `text` with a capital letter, unless it starts with a command, a name, a path or an option."""
-    return text[:1].upper() + text[1:] if re.match(r"(?!pip |python |visualprof )[a-z']+ ", text) else text
+def _sentence(text: str, words: Sequence[str]) -> str:
+    """Return `text` with a capital letter, unless it starts with a command, a name, a path or an option.
+
+    Args:
+        words: Words of the command line, such as the path of a folder.
+    """
+    is_prose = re.match(r"(?!pip |python |visualprof )[a-z']+ ", text) and text.split(" ", 1)[0] not in words
+    return text[:1].upper() + text[1:] if is_prose else text
 
 
 class _Version(argparse.Action):

@@ -208,7 +208,9 @@ def _step(answer: DiffAnswer) -> str:
     between = f"typical step {_delta('ns', step.low_ns)} to {_delta('ns', step.high_ns)} (99 %)"
     sure = "significant" if step.significant else f"not significant (seen from {step.detectable_ratio:.1%} on)"
     if step.attributed_to_load:
-        sure = "attributed to load: all rows changed alike"
+        rows = answer.rows.columns.significant
+        others = f"; {sum(map(bool, rows))} significant rows changed by more than the others" if any(rows) else ""
+        sure = f"attributed to load: the rows changed together{others}"
     return f"{sentence}, {sure}; {between}; {mean}"
 
 

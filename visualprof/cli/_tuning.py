@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shlex
 import shutil
 import sys
 import tempfile
@@ -140,7 +141,7 @@ def _run_here(args: argparse.Namespace, stage: Stage, asked: DraftFields) -> tup
             _say("stopped; the trials so far are kept, and the same command resumes the search")
         _install_result(result, folder)
     reports = reports_below(str(folder))
-    print(f"{folder}: visualprof {folder} shows it", file=sys.stderr)
+    print(f"results: {folder}; open them with: visualprof {shlex.quote(str(folder))}", file=sys.stderr)
     columns = getattr(compute(reports, EvaluationParams()), NOUN[stage]).columns
     return _with_report({name: list(getattr(columns, name)) for name in columns.__struct_fields__}, stage), ""
 

@@ -121,12 +121,18 @@ def file_of(workers: list[tuple[str, list[WorkerFile]]], worker: str, span: str,
     Raises:
         NotFound: There is no such worker or span.
     """
+    others: list[str] = []
     for name, spans in workers:
         for file in spans:
             # Also the label of a rank, and the name of the file for the first rank in it
             names = ("", name, file.rank or name, name.removesuffix(f" [{file.rank}]"))
             if worker in names and span in ("", file.id):
                 return file
+            if worker in names and span:
+                others.append(file.id)
+    if others:
+        hint = f"spans: {', '.join(others[:10])}" if any(others) else "it has one recording: leave out --span"
+        raise NotFound(f"there is no span {span!r} of the worker {worker or workers[0][0]!r} in {path}", hint)
     names = ", ".join(name for name, _ in workers[:10])
     raise NotFound(f"there is no worker {worker!r} with a span {span!r} in {path}", f"workers: {names}")
 

@@ -45,8 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--format",
         choices=list(_SUFFIXES),
-        default="html",
-        help=("html, markdown, or pdf: the first page, print_page by Chromium or Chrome (default: %(default)s)."),
+        help=(
+            "html, markdown, or pdf: the first page, printed by Chromium or Chrome (default: by the suffix of "
+            "the output file; html without one)."
+        ),
     )
     parser.add_argument(
         "--worker", default="", metavar="W", help="Worker to read, for a run with several (default: the first)."
@@ -64,14 +66,15 @@ def run(args: argparse.Namespace) -> int:
     """Write the file and print its size."""
     require([args.path, *filter(None, [args.compare])], create=False)
     warnings = _warnings_of(args)
-    output = Path(args.output or f"report{_SUFFIXES[args.format]}")
-    if args.format == "markdown":
+    form = args.format or _format_of(args.output)
+    output = Path(args.output or f"report{_SUFFIXES[form]}")
+    if form == "markdown":
         page = _markdown(args, warnings).encode("utf-8", "replace")
     else:
         base = Path(args.compare) if args.compare else None
         page = page_of(Path(args.path), base, worker=args.worker, span=args.span, step_range=args.step_range)
     try:
-        if args.format == "pdf":
+        if form == "pdf":
             from visualprof.cli._pdf import print_page
 
             page = print_page(page, output.absolute().parent)
@@ -81,6 +84,12 @@ def run(args: argparse.Namespace) -> int:
     print(f"{output}: {-(-len(page) // 1000):,} kB")
     _warnings.print_warnings(warnings, args.strict)
     return 0
+
+
+def _format_of(output: str) -> str:
+    """Return the format that the suffix of a file names; html for other suffixes."""
+    suffix = Path(output).suffix.lower()
+    return next((name for name, known in _SUFFIXES.items() if known == suffix), "html")
 
 
 def _warnings_of(args: argparse.Namespace) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast, get_args, get_origin
 
 import msgspec
 import numpy as np
@@ -196,13 +196,23 @@ def _tables(answer: msgspec.Struct, prefix: str = "") -> Iterator[tuple[str, Tab
             yield from _tables(value, f"{prefix}{name}.")
 
 
+def _list_tables(answer: Answer) -> Iterator[tuple[str, Table[Any]]]:
+    """Yield the lists of structs of an answer as tables, by field."""
+    for field in msgspec.structs.fields(answer):
+        row_type = next(iter(get_args(field.type)), None)
+        if get_origin(field.type) is list and isinstance(row_type, type) and issubclass(row_type, msgspec.Struct):
+            rows = getattr(answer, field.name)
+            columns = {key: [getattr(row, key) for row in rows] for key in row_type.__struct_fields__}
+            yield field.name, Table(columns=columns, kinds=kinds_of(row_type))
+
+
 def named_table(answer: Answer, name: str) -> Table[Any]:
     """Return a table of an answer by name; "" is the main table.
 
     Raises:
         BadParameter: There is no table with this name.
     """
-    tables = answer.tables()
+    tables = {**answer.tables(), **dict(_list_tables(answer))}
     if name in tables:
         table = tables[name]
         return replace(table, short_names=answer.short_names) if name and answer.short_names else table

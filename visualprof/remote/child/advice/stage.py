@@ -134,7 +134,7 @@ class AdviceStage:
             except Exception as error:  # noqa: BLE001 - a failed candidate is recorded in its row
                 failure = to_failure(error)
                 row.verdict, row.why = "failed", f"{failure.reason}: {failure.error}"
-            write_log_line(f"{candidate.name}: {row.verdict} {row.why}")
+            write_log_line(f"{candidate.name}: {row.verdict}{row.why and f': {row.why}'}")
             self.done[row.name] = candidate
             self._write(complete=False)
         self.events.emit("progress", done=total, total=max(1, total))

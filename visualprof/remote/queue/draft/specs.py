@@ -134,9 +134,14 @@ def _nobody(model: InspectedModel, spec: Spec, machines: AgentList) -> DraftErro
         msg("queue.there", f"; there is {offers}") if offers else ""
     )
     later = msg("queue.queue_later_backend", f"queue it for later: --backend {' or '.join(model.backends)}")
-    return DraftError(
-        "specs", error, msg("queue.start_one_visualprof_agent_2", f"start one (visualprof agent), or {later}")
+    name = model.backends[0]
+    install = msg(
+        "queue.install_runtime",
+        f"install the runtime (visualprof agent install-runtime {name}), or name a Python that has it "
+        f"(visualprof agent --runtime {name}=PYTHON), or {later}",
     )
+    start = msg("queue.start_one_visualprof_agent_2", f"start one (visualprof agent), or {later}")
+    return DraftError("specs", error, install if machines.online else start)
 
 
 def assign_ids(specs: Sequence[Spec], agents: Sequence[Agent]) -> list[Spec]:

@@ -172,10 +172,18 @@ def change_effects(trace: Trace, graph: WaitGraph, changes: list[Change]) -> lis
         if effect is None:
             raise BadParameter(
                 msg("views.recording_nothing", f"{change.text}: the recording has nothing of that"),
-                msg("views.names_tables", "use names from the tables"),
+                _hint_of(trace, graph, change),
             )
         effects.append(effect)
     return effects
+
+
+def _hint_of(trace: Trace, graph: WaitGraph, change: Change) -> str:
+    """Return what to replay instead of a change that does not apply."""
+    possible = [text for text in suggest_changes(trace, graph) if "[" not in text]
+    if change.name or not possible:
+        return msg("views.names_tables", "use names from the tables")
+    return msg("views.changes_that_apply", f"changes that apply: {', '.join(possible)}")
 
 
 def suggest_changes(trace: Trace, graph: WaitGraph) -> list[str]:
