@@ -23,7 +23,7 @@ help: ## list the targets
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/'
 
 gpu: $(VENV)/demo ## prove recordings, jobs and forecasts on the GPU of this machine, at most ten minutes (GPU="--device cpu": without one)
-	$(BIN)/visualprof doctor --gpu --prove build/gpu $(GPU)
+	$(BIN)/visualprof doctor --gpu --prove build/gpu --resume $(GPU)
 
 demo: $(VENV)/demo ## install, compute every view of the sample runs, run a job, open the dashboard (CI=true: do not open it)
 	$(BIN)/visualprof demo $(if $(filter true,$(CI)),--check,) $(DEMO)

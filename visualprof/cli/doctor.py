@@ -4,6 +4,7 @@ Examples:
   visualprof doctor                                list installed packages and the use of the missing ones
   visualprof doctor --gpu                          also check the driver and the accelerator
   visualprof doctor --gpu --prove results/         run every part of the kit, at most ten minutes, and write a report
+  visualprof doctor --gpu --prove results/ --resume          run the parts that had no time or did not pass
   visualprof doctor --gpu --prove results/ --device cpu      the kit on a machine without an accelerator
 """
 
@@ -31,6 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="DIR",
         help="Run the kit and write its report and recordings into DIR (with --gpu).",
+    )
+    parser.add_argument(
+        "--resume",
+        action="store_true",
+        help="Continue the run whose results are in DIR: run only parts that have not passed (with --prove).",
     )
     parser.add_argument("--device", choices=KINDS, default="auto", help="Accelerator (default: the one that is found).")
     parser.add_argument(
@@ -66,7 +72,7 @@ def _prove(args: argparse.Namespace) -> int:
     """Run the kit; return 1 if a part failed."""
     from visualprof.gpu_kit import part_names
     from visualprof.gpu_kit.doctor import begin_report
-    from visualprof.gpu_kit.report import MARKDOWN_NAME, markdown
+    from visualprof.gpu_kit.report import JSON_NAME, MARKDOWN_NAME, markdown
     from visualprof.gpu_kit.runner import run_kit
 
     if unknown := sorted(set(args.only) - set(part_names())):
@@ -75,7 +81,10 @@ def _prove(args: argparse.Namespace) -> int:
         args.prove.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadParameter(f"--prove {args.prove} cannot be written: {error.strerror}") from error
-    report = run_kit(begin_report(args.device), args.prove, args.only, lambda line: print(line, file=sys.stderr))
+    if not args.resume and (args.prove / JSON_NAME).exists():
+        raise BadParameter(f"{args.prove} has the results of an earlier run", "add --resume, or choose another folder")
+    report = begin_report(args.device)
+    run_kit(report, args.prove, args.only, lambda line: print(line, file=sys.stderr), resume=args.resume)
     if args.format == "json":
         import msgspec
 

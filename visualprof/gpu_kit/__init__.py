@@ -46,13 +46,15 @@ class Part(Protocol):
 
     Attributes:
         TITLE: Subject of the proof, as a short phrase.
-        BUDGET_S: Time after which the part is stopped.
+        BUDGET_S: Time that is reserved for the part. All budgets together fit the time of a run.
+        PRIORITY: Parts with a smaller number run first.
         NEEDS: Required Python packages.
         TOLERANCES: Relative tolerance by prefix of a value's name; `DEFAULT_TOLERANCE` for other names.
     """
 
     TITLE: str
     BUDGET_S: float
+    PRIORITY: int
     NEEDS: tuple[str, ...]
     TOLERANCES: Mapping[str, float]
 
@@ -73,7 +75,8 @@ def part_names() -> list[str]:
     """Return the names of all parts in the order in which they run."""
     from visualprof.gpu_kit import parts
 
-    return sorted(module.name for module in pkgutil.iter_modules(parts.__path__))
+    names = (module.name for module in pkgutil.iter_modules(parts.__path__))
+    return sorted(names, key=lambda name: (part(name).PRIORITY, name))
 
 
 def part(name: str) -> Part:

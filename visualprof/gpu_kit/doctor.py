@@ -6,7 +6,9 @@ import importlib
 import importlib.util
 import os
 import platform
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,9 @@ PACKAGES = {
     "pyecharts": "charts of the Python API",
 }
 
+ACCELERATOR_LIMIT_S = 16.0  # all checks together end within 20 s
+ACCELERATOR_COMMAND = (sys.executable, "-m", "visualprof.gpu_kit.doctor")
+
 
 class Finding(msgspec.Struct, kw_only=True):
     """One fact about this machine.
@@ -49,6 +54,9 @@ class Finding(msgspec.Struct, kw_only=True):
     value: str = ""
     advice: str = ""
     required: bool = False
+
+
+_FINDINGS = msgspec.json.Decoder(Finding)
 
 
 def check_installation() -> list[Finding]:
@@ -73,37 +81,71 @@ def check_installation() -> list[Finding]:
     return findings + [_package(name, purpose) for name, purpose in PACKAGES.items()]
 
 
-def check_accelerator(kind: str) -> list[Finding]:
-    """Return facts about the accelerator from its driver, the framework and ONNX Runtime."""
+def check_accelerator(
+    kind: str, limit_s: float = ACCELERATOR_LIMIT_S, command: Sequence[str] = ACCELERATOR_COMMAND
+) -> list[Finding]:
+    """Return facts about the accelerator. A driver that hangs ends only the process that asks it.
+
+    Args:
+        kind: An element of `KINDS`, or "auto".
+        limit_s: Time for all facts.
+        command: Program that prints them, one JSON object per line.
+    """
+    try:
+        done = subprocess.run([*command, kind], capture_output=True, timeout=limit_s, check=False)
+        output, problem = done.stdout, f"the check ended with status {done.returncode}" if done.returncode else ""
+    except subprocess.TimeoutExpired as error:
+        output, problem = error.output or b"", f"no answer after {limit_s:g} s"
+    return parse_findings(output, problem)
+
+
+def parse_findings(output: bytes, problem: str) -> list[Finding]:
+    """Return the printed facts; a check that was ended early adds a fact about the next one.
+
+    Args:
+        output: One JSON object per line; the last line may be incomplete.
+        problem: Why the check ended early; "" if it is complete.
+    """
+    findings = [_FINDINGS.decode(line) for line in output.split(b"\n")[:-1] if line]
+    if problem:
+        last = f"after: {findings[-1].name}" if findings else "driver or framework"
+        advice = "restart the machine or its driver if another program also hangs"
+        findings.append(Finding(name=last, ok=False, value=problem, advice=advice, required=True))
+    return findings
+
+
+def accelerator_findings(kind: str) -> Iterator[Finding]:
+    """Yield facts about the accelerator from its driver, the framework and ONNX Runtime."""
     from visualprof.peaks import find_peak
     from visualprof.remote.agent.machine.nvml import Nvml
 
     try:
         accelerator = find_accelerator(kind)
     except MissingData as error:
-        return [Finding(name="accelerator", ok=False, value=error.error, advice=error.hint, required=True)]
+        yield Finding(name="accelerator", ok=False, value=error.error, advice=error.hint, required=True)
+        return
+    yield Finding(name="accelerator", ok=True, value=f"{accelerator.kind}: {accelerator.name}", required=True)
+    driver = driver_version(accelerator)
+    yield Finding(name="driver", ok=True if driver else None, value=driver)
     nvml = Nvml()
     gpus = nvml.gpus()
-    return [
-        Finding(name="accelerator", ok=True, value=f"{accelerator.kind}: {accelerator.name}", required=True),
-        Finding(
-            name="readings (NVML)",
-            ok=bool(gpus) if accelerator.kind == "cuda" else None,
-            value=", ".join(gpu.name for gpu in gpus),
-            advice=f"jobs have no utilization, clocks and power: {nvml.problem}",
-        ),
-        _works("a kernel runs", lambda: _run_kernel(accelerator)),
-        _works("device activity is recorded", lambda: _record_kernel(accelerator)),
-        _works("memory history", lambda: _record_history(accelerator)),
-        Finding(
-            name="datasheet",
-            ok=find_peak(accelerator.name) is not None if accelerator.is_device else None,
-            advice=f"no roofline: {accelerator.name} is not in visualprof/peaks.py",
-        ),
-        Finding(
-            name="ONNX Runtime provider", ok=_provider(accelerator), advice="ONNX jobs run on the CPU: onnxruntime-gpu"
-        ),
-    ]
+    yield Finding(
+        name="readings (NVML)",
+        ok=bool(gpus) if accelerator.kind == "cuda" else None,
+        value=", ".join(gpu.name for gpu in gpus),
+        advice=f"jobs have no utilization, clocks and power: {nvml.problem}",
+    )
+    yield _works("a kernel runs", lambda: _run_kernel(accelerator))
+    yield _works("device activity is recorded", lambda: _record_kernel(accelerator))
+    yield _works("memory history", lambda: _record_history(accelerator))
+    yield Finding(
+        name="datasheet",
+        ok=find_peak(accelerator.name) is not None if accelerator.is_device else None,
+        advice=f"no roofline: {accelerator.name} is not in visualprof/peaks.py",
+    )
+    yield Finding(
+        name="ONNX Runtime provider", ok=_provider(accelerator), advice="ONNX jobs run on the CPU: onnxruntime-gpu"
+    )
 
 
 def find_accelerator(kind: str) -> Accelerator:
@@ -131,7 +173,7 @@ def begin_report(kind: str) -> Report:
     """
     accelerator = find_accelerator(kind)
     versions = {name: version for name in PACKAGES if (version := _version(name))}
-    return new_report(accelerator.kind, accelerator.name, _driver(), versions)
+    return new_report(accelerator.kind, accelerator.name, driver_version(accelerator), versions)
 
 
 def _package(name: str, purpose: str) -> Finding:
@@ -215,7 +257,30 @@ def _provider(accelerator: Accelerator) -> bool | None:
     return any(provider.lower().startswith(accelerator.kind) for provider in runtime.get_available_providers())
 
 
-def _driver() -> str:
+def driver_version(accelerator: Accelerator, root: Path = Path("/")) -> str:
+    """Return the version of the device's driver; "" if it is unknown.
+
+    Args:
+        accelerator: The device.
+        root: Root of the file system with the files of the drivers.
+    """
+    if accelerator.kind == "xpu":
+        return str(getattr(accelerator.torch.xpu.get_device_properties(0), "driver_version", ""))
+    if accelerator.kind == "npu":
+        return _value_in(root / "usr/local/Ascend/driver/version.info", "Version=")
+    return (_nvidia_driver() or _value_in(root / "sys/module/amdgpu/version", "")) if accelerator.is_device else ""
+
+
+def _value_in(path: Path, prefix: str) -> str:
+    """Return the rest of the first line with a prefix; "" without the file or such a line."""
+    try:
+        lines = path.read_text("utf-8").splitlines()
+    except (OSError, ValueError):
+        return ""
+    return next((line.removeprefix(prefix).strip() for line in lines if line.startswith(prefix)), "")
+
+
+def _nvidia_driver() -> str:
     """Return the version of NVIDIA's driver; "" if it is unknown."""
     try:
         nvml: Any = importlib.import_module("pynvml")
@@ -224,3 +289,9 @@ def _driver() -> str:
     except Exception:  # noqa: BLE001 - the errors of pynvml and of a missing module share no class
         return ""
     return version.decode() if isinstance(version, bytes) else str(version)
+
+
+if __name__ == "__main__":
+    for finding in accelerator_findings(sys.argv[1]):
+        sys.stdout.buffer.write(msgspec.json.encode(finding) + b"\n")
+        sys.stdout.buffer.flush()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections import defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -19,12 +20,15 @@ ARGUMENTS = {
 LAUNCHES, WORK = ("cuda_runtime", "cuda_driver"), ("kernel", "gpu_memcpy", "gpu_memset")
 
 
-def call_times_ms(path: Path, call: dict[str, str]) -> tuple[float, float]:
-    """Return the median time of equal calls on the host, and of the device work that they launched.
+def call_times_ms(
+    path: Path, call: dict[str, str], statistic: Callable[[list[float]], float] = median
+) -> tuple[float, float]:
+    """Return the typical time of equal calls on the host, and of the device work that they launched.
 
     Args:
         path: A compressed recording of PyTorch.
         call: Name and arguments of the call, as a row of the view `calls` has them.
+        statistic: Function of the times of all calls.
     """
     events: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
     launches: dict[object, list[dict[str, Any]]] = defaultdict(list)
@@ -43,7 +47,7 @@ def call_times_ms(path: Path, call: dict[str, str]) -> tuple[float, float]:
         sum(work_us[launch["args"].get("correlation", 0)] for launch in launches[event["tid"]] if _is_in(launch, event))
         for event in calls
     ]
-    return median(host_us) / 1e3, median(device_us) / 1e3
+    return statistic(host_us) / 1e3, statistic(device_us) / 1e3
 
 
 def _is_equal(arguments: dict[str, Any], call: dict[str, str]) -> bool:

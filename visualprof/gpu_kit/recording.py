@@ -82,22 +82,26 @@ def recording_values(trace: Trace, oracle: Oracle) -> dict[str, float]:
 
 
 def _record(accelerator: Accelerator, folder: Path, step: Step, options: dict[str, Any]) -> float:
-    """Record into the folder; return the median duration of a recorded step in milliseconds."""
+    """Record into the folder; return the median duration of the recorded steps in milliseconds."""
     from visualprof.capture import profile
 
     durations_ms: list[float] = []
     logdir = Path(tempfile.mkdtemp(prefix="runs-", dir=folder))
     with profile(logdir, steps=STEPS, warmup=1, run="run", framework="torch", **options) as recording:
-        for _ in range(STEPS + 1):
-            start = time.perf_counter()
+        start = time.perf_counter()
+        for number in range(STEPS + 1):
             step()
             accelerator.synchronize()
+            if number == STEPS:  # the end of the recording is not part of the last step
+                durations_ms.append((time.perf_counter() - start) * 1e3)
             recording.step()
-            durations_ms.append((time.perf_counter() - start) * 1e3)
+            if number < STEPS:
+                durations_ms.append((time.perf_counter() - start) * 1e3)
+            start = time.perf_counter()
     (path,) = recording.files()
     shutil.move(path, folder / RECORDING)
     shutil.rmtree(logdir)
-    return median(durations_ms[1:-1])  # the last one includes the end of the recording
+    return median(durations_ms[1:])  # the same steps as in the recording
 
 
 @contextlib.contextmanager

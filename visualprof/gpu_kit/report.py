@@ -36,12 +36,17 @@ class Check(msgspec.Struct, kw_only=True):
         """Whether the value is within the tolerance of the oracle."""
         return self.value is not None and abs(self.value - self.oracle) <= self.tolerance * abs(self.oracle)
 
+    @property
+    def is_time(self) -> bool:
+        """Whether both are times, or a ratio of times, which other programs on the machine change."""
+        return self.value is not None and (self.name.endswith((", ms", ", us")) or self.name.startswith("speed-up"))
+
 
 class PartReport(msgspec.Struct, kw_only=True):
     """Result of a part.
 
     Attributes:
-        reason: Why the part was skipped or gave no result; "" otherwise.
+        reason: Why the part was skipped or failed without a wrong value; "" otherwise.
         figures: Measured values without an oracle.
         took_s: Duration in seconds.
     """
@@ -129,9 +134,8 @@ def _tolerance(part: Part, name: str) -> float:
 
 
 def _summary(part: PartReport) -> str:
-    if not part.checks:
-        return part.reason.replace("|", "/").replace("\n", " ")
-    return f"{sum(check.passed for check in part.checks)} of {len(part.checks)}"
+    counts = f"{sum(check.passed for check in part.checks)} of {len(part.checks)}" if part.checks else ""
+    return "; ".join(filter(None, (counts, part.reason.replace("|", "/").replace("\n", " "))))
 
 
 def _details(part: PartReport) -> Iterable[str]:

@@ -14,7 +14,7 @@ from visualprof.gpu_kit.local_job import BATCH, limit_threads
 from visualprof.gpu_kit.models import IMAGE_SIZE, cnn
 
 TITLE = "gain of a conversion, as advised"
-BUDGET_S = 150
+BUDGET_S, PRIORITY = 35, 200
 NEEDS = ("torch",)
 TOLERANCES = {"speed-up": 0.1}
 ADVICE, CANDIDATE = "advice.json", "torchscript-freeze"
@@ -31,13 +31,14 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     torch.jit.save(script, folder / "model.pt")
     command = [sys.executable, "-m", "visualprof", "advise", "model.pt", "--backend", "torch", "--device"]
     shape = f"input=float32[batch,3,{IMAGE_SIZE},{IMAGE_SIZE}]"
-    words = f"{accelerator.job_device} --threads 1 --batch {BATCH} --only {CANDIDATE} --budget 100 --format json"
+    words = f"{accelerator.job_device} --threads 1 --batch {BATCH} --only {CANDIDATE} --budget 30 --format json"
     options = [*words.split(), "--shape", shape]
     done = subprocess.run([*command, *options], check=True, capture_output=True, text=True, cwd=folder)
     (folder / ADVICE).write_text(done.stdout)
     with torch.no_grad():
         frozen = torch.jit.freeze(script)
-        plain_ms, frozen_ms = (accelerator.median_ms(lambda m=m: m(images), 200, 50) for m in (script, frozen))
+        calls = [lambda m=m: m(images) for m in (script, frozen)]
+        plain_ms, frozen_ms = accelerator.alternating_ms(calls, 200, 50)
     figures = {"model, ms": plain_ms, "converted, ms": frozen_ms}
     return Oracle(values={"speed-up by freezing": plain_ms / frozen_ms}, figures=figures, files=[ADVICE])
 

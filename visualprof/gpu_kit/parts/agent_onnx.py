@@ -13,7 +13,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.local_job import BATCH, LATENCY, keep_result, median_latency_ms, run_job
 
 TITLE = "latency of an ONNX job"
-BUDGET_S = 90
+BUDGET_S, PRIORITY = 25, 70
 NEEDS = ("torch", "onnxruntime", "onnx")
 TOLERANCES = {LATENCY: 0.02}
 LAYERS, WIDTH, REPEATS = 6, 1024, 200

@@ -21,7 +21,7 @@ from visualprof.gpu_kit.local_job import (
 from visualprof.gpu_kit.models import WIDTH
 
 TITLE = "latency of a TorchScript job"
-BUDGET_S = 90
+BUDGET_S, PRIORITY = 30, 60
 NEEDS = ("torch",)
 ENERGY = "energy per row, J"
 TOLERANCES = {LATENCY: 0.02, ENERGY: 0.15}

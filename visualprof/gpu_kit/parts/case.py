@@ -12,7 +12,7 @@ from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
 TITLE = "a shipped case"
-BUDGET_S = 90
+BUDGET_S, PRIORITY = 20, 190
 NEEDS = ("torch",)
 TOLERANCES = {"accuracy": 0.01}
 CASE, RESULT = "digits", "case.json"

@@ -10,10 +10,10 @@ from visualprof.gpu_kit.models import cnn
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
 TITLE = "training of a CNN"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 25, 10
 NEEDS = ("torch",)
 
-__all__ = ["BUDGET_S", "NEEDS", "TITLE", "TOLERANCES", "read", "record"]
+__all__ = ["BUDGET_S", "NEEDS", "PRIORITY", "TITLE", "TOLERANCES", "read", "record"]
 
 read = read_recording
 

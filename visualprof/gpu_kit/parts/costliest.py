@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 from visualprof.gpu_kit import Oracle, Skip
@@ -19,9 +20,9 @@ from visualprof.gpu_kit.recording import RECORDING, record_steps
 from visualprof.reader import read_trace
 
 TITLE = "the costliest operators, alone and in their step"
-BUDGET_S = 150
+BUDGET_S, PRIORITY = 45, 140
 NEEDS = ("torch",)
-COUNT, REPLAYS, REPLAYS_S = 10, "replays.json", 90.0
+COUNT, REPLAYS, REPLAYS_S = 10, "replays.json", 30.0
 IN_STEP, ALONE = "time in the step of", "time alone of"
 # Alone, caches are warm and no other work shares the device.
 TOLERANCES = {IN_STEP: 0.01, ALONE: 0.4}
@@ -30,7 +31,8 @@ TOLERANCES = {IN_STEP: 0.01, ALONE: 0.4}
 def record(accelerator: Accelerator, folder: Path) -> Oracle:
     """Record a training step; replay the costliest call of each of the costliest operators.
 
-    The oracle of both times is the median of the same calls, from the events of the file.
+    The oracles are from the events of the file: the median of the same calls, and the time of the least
+    disturbed one, because other programs only add time.
 
     Raises:
         Skip: None of them can be replayed.
@@ -47,8 +49,11 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
         if (replay := _replay(accelerator, folder, name, call["number"])) is None:
             continue
         replays[name] = replay
-        expected_ms = call_times_ms(folder / RECORDING, call)[int(accelerator.is_device)]
-        values |= {f"{IN_STEP} {name}, ms": expected_ms, f"{ALONE} {name}, ms": expected_ms}
+        typical_ms, least_ms = (
+            call_times_ms(folder / RECORDING, call, statistic)[int(accelerator.is_device)]
+            for statistic in (median, min)
+        )
+        values |= {f"{IN_STEP} {name}, ms": typical_ms, f"{ALONE} {name}, ms": least_ms}
     if not replays:
         raise Skip("none of the costliest operators can be replayed alone")
     (folder / REPLAYS).write_text(json.dumps(replays))

@@ -9,11 +9,11 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
 TITLE = "replays of a CUDA graph"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 15, 40
 NEEDS = ("torch",)
 SIDE, LAYERS = 1024, 8
 
-__all__ = ["BUDGET_S", "NEEDS", "TITLE", "TOLERANCES", "read", "record"]
+__all__ = ["BUDGET_S", "NEEDS", "PRIORITY", "TITLE", "TOLERANCES", "read", "record"]
 
 read = read_recording
 

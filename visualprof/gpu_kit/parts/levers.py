@@ -16,7 +16,7 @@ from visualprof.reader import read_trace
 from visualprof.reader.trace import Trace
 
 TITLE = "forecasts of the plan's levers"
-BUDGET_S = 150
+BUDGET_S, PRIORITY = 40, 120
 NEEDS = ("torch",)
 TOLERANCES = {"step after": 0.15, "unchanged step": 0.03}
 LEVERS, BATCH_LEVER, BATCH_CHANGE = "levers.json", "larger_batch", "gpu*2"

@@ -16,7 +16,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.local_job import run_job
 
 TITLE = "jobs out of memory, stopped jobs"
-BUDGET_S = 90
+BUDGET_S, PRIORITY = 30, 100
 NEEDS = ("torch",)
 TOLERANCES = {"free memory": 0.01, "": 0.0}
 OUTCOME = "limits.json"

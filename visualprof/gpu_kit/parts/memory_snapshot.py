@@ -11,7 +11,7 @@ from visualprof.gpu_kit.answers import answer
 from visualprof.reader import read_trace
 
 TITLE = "memory snapshot of a failure"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 15, 30
 NEEDS = ("torch",)
 TOLERANCES = {"": 0.0}
 SNAPSHOT, MIB = "snapshot.pickle", 1 << 20

@@ -14,7 +14,7 @@ from visualprof.gpu_kit.local_job import limit_threads
 from visualprof.gpu_kit.recording import RECORDING, record_steps
 
 TITLE = "operators replayed alone"
-BUDGET_S = 120
+BUDGET_S, PRIORITY = 25, 150
 NEEDS = ("torch",)
 TOLERANCES = {"time of": 0.05}
 SIDES = (256, 512, 1024)

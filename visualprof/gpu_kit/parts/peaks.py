@@ -9,7 +9,7 @@ from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
 TITLE = "peak rates and the datasheet"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 15, 180
 NEEDS = ("torch",)
 # A large product reaches 60 to 95 % of a datasheet, a copy 80 to 95 %. More than the datasheet is a wrong datasheet.
 LEAST_SHARES = {"fp32": 0.5, "tf32": 0.5, "fp16": 0.5, "bf16": 0.5, "bandwidth": 0.6}

@@ -16,7 +16,7 @@ from visualprof.gpu_kit import Oracle, Skip
 from visualprof.gpu_kit.accelerator import Accelerator
 
 TITLE = "readings of the driver"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 20, 90
 NEEDS = ("torch",)
 POWER, CLOCK, TEMPERATURE, BUSY = "power, W", "SM clock, MHz", "temperature, C", "utilization"
 ENERGY, ALLOCATION, THROTTLED = "energy, J", "memory of an allocation, bytes", "whether it is throttled"

@@ -10,10 +10,10 @@ from visualprof.gpu_kit.models import cnn
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
 TITLE = "recording with Python stacks"
-BUDGET_S = 60
+BUDGET_S, PRIORITY = 20, 170
 NEEDS = ("torch",)
 
-__all__ = ["BUDGET_S", "NEEDS", "TITLE", "TOLERANCES", "read", "record"]
+__all__ = ["BUDGET_S", "NEEDS", "PRIORITY", "TITLE", "TOLERANCES", "read", "record"]
 
 read = read_recording
 

@@ -12,7 +12,7 @@ from visualprof.gpu_kit.recording import RECORDING, record_steps, recording_valu
 from visualprof.reader import read_trace
 
 TITLE = "kernels on two streams"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 15, 50
 NEEDS = ("torch",)
 TOLERANCES = {"calls": 0.0, "steps": 0.0, "device busy": 0.04}
 CYCLES = 20_000_000

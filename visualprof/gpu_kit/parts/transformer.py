@@ -10,10 +10,10 @@ from visualprof.gpu_kit.models import transformer
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
 TITLE = "training of a transformer in bf16"
-BUDGET_S = 40
+BUDGET_S, PRIORITY = 20, 20
 NEEDS = ("torch",)
 
-__all__ = ["BUDGET_S", "NEEDS", "TITLE", "TOLERANCES", "read", "record"]
+__all__ = ["BUDGET_S", "NEEDS", "PRIORITY", "TITLE", "TOLERANCES", "read", "record"]
 
 read = read_recording
 

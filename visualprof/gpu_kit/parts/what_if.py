@@ -14,7 +14,7 @@ from visualprof.gpu_kit.recording import RECORDING
 from visualprof.reader import read_trace
 
 TITLE = "forecasts of changes"
-BUDGET_S = 150
+BUDGET_S, PRIORITY = 30, 110
 NEEDS = ("torch",)
 TOLERANCES = {"step after": 0.15, "unchanged step": 0.03}
 LOADING_S, HOST_WORK = 0.02, "augment"
