@@ -8,7 +8,6 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,7 +18,8 @@ from tests.views.test_plan_view import NARROW, loading, optimizing
 from tests.views.test_rules import Events, launched
 from visualprof.cli import main
 from visualprof.errors import BadParameter
-from visualprof.gpu_kit import Oracle, part, part_names, runner
+from visualprof.gpu_kit import Oracle, doctor, part, part_names, runner
+from visualprof.gpu_kit.doctor import accelerator_findings
 from visualprof.gpu_kit.host_load import HostLoad, others_ratio
 from visualprof.gpu_kit.local_job import LATENCY
 from visualprof.gpu_kit.parts import cases, costliest, ladder, levers, limits, readings
@@ -287,13 +287,15 @@ def test_a_part_that_is_killed_leaves_no_temporary_files(tmp_path: Path, monkeyp
 
 
 @pytest.mark.slow
-def test_doctor_says_which_accelerator_is_missing(capsys: pytest.CaptureFixture[str]) -> None:
-    status = main(["doctor", "--gpu", "--device", "npu", "--format", "json"])
-    findings: list[dict[str, Any]] = json.loads(capsys.readouterr().out)
-    accelerator = next(finding for finding in findings if finding["name"] == "accelerator")
-    assert accelerator["ok"] is False
-    assert "npu" in accelerator["value"] or "PyTorch is not installed" in accelerator["value"]
-    assert status == 1
+def test_doctor_says_which_accelerator_is_missing(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (accelerator,) = accelerator_findings("npu")
+    assert (accelerator.name, accelerator.ok) == ("accelerator", False)
+    assert "npu" in accelerator.value or "PyTorch is not installed" in accelerator.value
+    monkeypatch.setattr(doctor, "check_accelerator", lambda _: [accelerator])
+    assert main(["doctor", "--gpu", "--device", "npu"]) == 1
+    assert accelerator.value in capsys.readouterr().out
 
 
 def test_doctor_without_gpu_passes_here(capsys: pytest.CaptureFixture[str]) -> None:

@@ -103,10 +103,10 @@ def parse_findings(output: bytes, problem: str) -> list[Finding]:
     """Return the printed facts; a check that was ended early adds a fact about the next one.
 
     Args:
-        output: One JSON object per line; the last line may be incomplete.
+        output: One JSON object per line, and lines that libraries print; the last line may be incomplete.
         problem: Why the check ended early; "" if it is complete.
     """
-    findings = [_FINDINGS.decode(line) for line in output.split(b"\n")[:-1] if line]
+    findings = [_FINDINGS.decode(line) for line in output.split(b"\n")[:-1] if line.startswith(b"{")]
     if problem:
         last = f"after: {findings[-1].name}" if findings else "driver or framework"
         advice = "restart the machine or its driver if another program also hangs"

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections import defaultdict
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -30,7 +31,7 @@ def call_times_ms(
         call: Name and arguments of the call, as a row of the view `calls` has them.
         statistic: Function of the times of all calls.
     """
-    events: list[dict[str, Any]] = json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
+    events = _events(path)
     launches: dict[object, list[dict[str, Any]]] = defaultdict(list)
     work_us: dict[int, float] = defaultdict(float)
     calls: list[dict[str, Any]] = []
@@ -48,6 +49,12 @@ def call_times_ms(
         for event in calls
     ]
     return statistic(host_us) / 1e3, statistic(device_us) / 1e3
+
+
+@lru_cache(maxsize=1)
+def _events(path: Path) -> list[dict[str, Any]]:
+    """Return the events of a file, which is read once for all its calls."""
+    return json.loads(gzip.decompress(path.read_bytes()))["traceEvents"]
 
 
 def _is_equal(arguments: dict[str, Any], call: dict[str, str]) -> bool:
