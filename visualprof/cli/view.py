@@ -340,19 +340,19 @@ def print_answer(answer: Answer, args: argparse.Namespace, warnings: Sequence[st
     else:
         from visualprof.cli._terminal import render
 
-        text = render(answer, args.table, width()) + _remark(answer)
+        text = render(answer, args.table, width())
+        text += _plan_remark(answer) if getattr(args, "view", "") == "plan" and not args.table else ""
         sys.stdout.buffer.write(text.encode(sys.stdout.encoding or "utf-8", "replace"))
     sys.stdout.buffer.flush()
 
 
-def _remark(answer: Answer) -> str:
-    """Return the web UI's sentence about an empty plan; "" for other answers."""
+def _plan_remark(answer: Answer) -> str:
+    """Return the web UI's sentence about a plan without changes; "" for other plans."""
+    from visualprof.mcp.definitions import texts
     from visualprof.views.plan import PlanAnswer
 
     if not isinstance(answer, PlanAnswer) or len(answer.rungs):
         return ""
-    from visualprof.mcp.definitions import texts
-
     return f"\n{texts()['plan']['no_replay' if answer.obstacle else 'none']}\n"
 
 
