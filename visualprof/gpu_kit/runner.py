@@ -19,6 +19,7 @@ from visualprof.errors import BadParameter
 from visualprof.gpu_kit import Oracle, part, part_names
 from visualprof.gpu_kit.host_load import MAX_OTHERS_RATIO, HostLoad
 from visualprof.gpu_kit.report import JSON_NAME, PartReport, Report, Status, checks_of, write
+from visualprof.messages import msg
 from visualprof.remote.agent.machine.processes import signal_tree
 
 ORACLE, RESULT = "oracle.json", "result.json"
@@ -83,8 +84,11 @@ def earlier_results(report: Report, folder: Path) -> dict[str, PartReport]:
         return {}
     if msgspec.structs.replace(earlier, parts=[]) != msgspec.structs.replace(report, parts=[]):
         raise BadParameter(
-            f"{folder} has results of {earlier.device}, of another device or with other versions",
-            "choose another folder for --prove",
+            msg(
+                "kit.other_results",
+                f"{folder} has results of {earlier.device}, of another device or with other versions",
+            ),
+            msg("kit.another_folder", "choose another folder for --prove"),
         )
     return {result.name: result for result in earlier.parts}
 
