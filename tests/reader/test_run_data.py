@@ -198,6 +198,16 @@ def test_whole_records_of_a_damaged_event_file_are_read(name: str) -> None:
     expected = warning or "ends in the middle of a record"
     assert len(data.warnings()) == 1
     assert expected in data.warnings()[0]
+    assert data.warnings()[0].startswith(f"{name}/events.out.tfevents")
+
+
+def test_a_warning_names_the_folder_of_the_run_and_the_line(tmp_path: Path) -> None:
+    source = next((TENSORBOARD / "bad_data").iterdir())
+    folder = tmp_path / "run1" / "train"
+    folder.mkdir(parents=True)
+    (folder / source.name).write_bytes(source.read_bytes())
+    (warning,) = read(tmp_path / "run1").warnings()
+    assert warning.startswith(f"run1/train/{source.name}: ")
 
 
 @pytest.mark.parametrize("name", ["cut_data", "cut_length"])

@@ -216,3 +216,19 @@ def test_a_head_that_crashes_a_format_hides_no_other_file(tmp_path: Path) -> Non
     deep = b'{"traceEvents": ' + b"[" * 30_000
     assert verdict(tmp_path, "deep.json", deep) in ("profile", "skipped", "growing")
     assert verdict(tmp_path, "good.json", KINETO) == "profile"
+
+
+def test_run_data_does_not_count_as_files_that_are_examined(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(6):
+        run = tmp_path / f"run{i}"
+        run.mkdir()
+        (run / "events.out.tfevents.1.host").write_bytes(b"x")
+        (run / "config.yaml").write_bytes(b"x")
+    monkeypatch.setattr("visualprof.reader.logdir.entry_count.MAX_ENTRIES", 6)
+    assert len(files(tmp_path)) == 12
+    assert problems(tmp_path) == []
+    (tmp_path / "run0" / "notes.txt").write_bytes(b"x")
+    assert [problem.error for problem in problems(tmp_path)] == ["over 6 files: the rest is not looked at"]
+    monkeypatch.setattr("visualprof.reader.logdir.entry_count.MAX_ENTRIES", 200)
+    monkeypatch.setattr("visualprof.reader.logdir.entry_count.MAX_RUN_DATA_ENTRIES", 10)
+    assert [problem.error for problem in problems(tmp_path)] == ["over 10 files: the rest is not looked at"]

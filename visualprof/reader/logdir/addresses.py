@@ -18,7 +18,8 @@ from urllib.parse import parse_qsl
 from visualprof.errors import BadParameter, SourceError, VisualprofError
 from visualprof.messages import msg
 from visualprof.reader.digest import blake2b
-from visualprof.reader.logdir.scan import MAX_ENTRIES, Version
+from visualprof.reader.logdir.entry_count import MAX_ENTRIES
+from visualprof.reader.logdir.scan import Version
 from visualprof.reader.source import ADDRESS
 
 _BUCKET_SCHEMES = ("s3", "s3a", "gs", "az", "azure", "abfs", "abfss")

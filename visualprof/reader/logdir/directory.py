@@ -26,7 +26,7 @@ from visualprof.reader.logdir.pool import Parser
 from visualprof.reader.logdir.remote_files import RemoteFileSource, RemoteFileSources, is_local
 from visualprof.reader.logdir.remote_folder import open_addresses
 from visualprof.reader.logdir.run_extras import collect_extras
-from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, roots, walk
+from visualprof.reader.logdir.scan import LogFile, Problem, Root, Verdict, examine, is_run_data, roots, walk
 from visualprof.reader.logdir.scan_scheduler import ScanScheduler
 from visualprof.reader.logdir.summary import Failure, Outcome, Summary
 from visualprof.reader.logdir.trace_tasks import TraceTasks
@@ -226,7 +226,8 @@ class LogDirectory:
             ]
             remote_items = self._remote_files.files()
             items = [*local_items, *(remote_items or ())]
-            files = list({item.file: item for item in items if isinstance(item, LogFile)}.values())
+            found = (item for item in items if isinstance(item, LogFile) and not is_run_data(item.name))
+            files = list({item.file: item for item in found}.values())
             # The newest first: the web UI shows these, and they are parsed while the others are examined.
             changed = sorted(filter(self._has_changed, files), key=lambda file: -file.version.mtime_ns)
             listed_at = self._clock.monotonic()

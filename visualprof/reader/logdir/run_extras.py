@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterable, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from visualprof.reader.logdir.scan import STEP_TIMES_SUFFIX, LiveFolder, LogFile, Problem, Root
-from visualprof.reader.run_data.folders import DataFile, group_by_run, is_data_name
+from visualprof.reader.logdir.scan import STEP_TIMES_SUFFIX, LiveFolder, LogFile, Problem, Root, is_run_data
+from visualprof.reader.run_data.folders import DataFile, group_by_run
 
 _MINUTE_NS = 60 * 10**9
 
@@ -43,7 +43,7 @@ def collect_extras(
     extras: dict[str, RunExtras] = {}
     data: list[LogFile] = []
     for item in items:
-        if isinstance(item, LogFile) and is_data_name(item.name):
+        if isinstance(item, LogFile) and is_run_data(item.name):
             data.append(item)
         if isinstance(item, LiveFolder):
             run = item.root.run_id(item.folder or ".")

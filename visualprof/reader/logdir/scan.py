@@ -18,17 +18,17 @@ from visualprof.reader.ascend.folder import is_part_of_recording
 from visualprof.reader.foreign_files import describe, is_serving_result
 from visualprof.reader.foreign_recordings import foreign_folder
 from visualprof.reader.graph_capture.files import captures_stamp, is_attached_capture, recordings_stamp
+from visualprof.reader.logdir.entry_count import EntryCount
 from visualprof.reader.logdir.layout import NO_RANK, StatedRank
 from visualprof.reader.memory_snapshot.recordings import is_snapshot_name, relevant_names
 from visualprof.reader.models import model_suffixes, recognize_model
 from visualprof.reader.recognition import recognize
 from visualprof.reader.registry import LEADING_BLANKS, is_json, may_be_profile, profile_suffixes, unknown_profile
+from visualprof.reader.run_data.folders import is_data_name
 from visualprof.reader.source import GROWING_HINT, HEAD_BYTES, Source
 
 _log = logging.getLogger(__name__)
 
-# A dataset that was put below a log directory by mistake must not block the scanner for minutes.
-MAX_ENTRIES = 200_000
 DISTRIBUTED_INFO_BYTES = 4096  # in which torch writes rank and world size, before the lists of process groups
 # Read from every file; more is only read if the file starts like a profile or has a profile's name.
 GLANCE_BYTES = 512
@@ -186,7 +186,7 @@ def walk(
         yield _log_file(root, "", display_name(root.path.name), str(root.path), root.path.stat(), captures)
         return
     seen: set[tuple[int, int]] = set()
-    entries = 0
+    entries = EntryCount()
     # Linked folders come last, so that a folder that is reached twice gets its real name.
     plain, linked = [(str(root.path), "")], list[tuple[str, str]]()
     while plain or linked:
@@ -201,10 +201,11 @@ def walk(
             text = msg("logdir.cannot_read_folder", f"cannot read this folder: {error.strerror}")
             yield Problem(_user_path(root, folder) or str(root.path), text, "")
             continue
-        entries += len(children)
-        captures, names = captures_stamp(path), relevant_names([child.name for child in children])
-        if entries > MAX_ENTRIES:
-            text = msg("logdir.over_files_rest_not", f"over {MAX_ENTRIES:,} files: the rest is not looked at")
+        other_names = [child.name for child in children if not is_run_data(child.name)]
+        captures, names = (captures_stamp(path), relevant_names(other_names)) if other_names else (0, [])
+        entries.add(len(children), len(other_names))
+        if limit := entries.exceeded():
+            text = msg("logdir.over_files_rest_not", f"over {limit:,} files: the rest is not looked at")
             yield Problem(
                 _user_path(root, folder), text, msg("logdir.name_folder_further_down", "name a folder further down")
             )
@@ -255,6 +256,11 @@ def _resolves_below(log_directories: Sequence[Root], path: str) -> bool:
     """Return whether a path, with links resolved, is below a log directory."""
     real = Path(os.path.realpath(path))
     return any(real.is_relative_to(os.path.realpath(root.path)) for root in log_directories)
+
+
+def is_run_data(name: str) -> bool:
+    """Return whether a file is read as run data, by its name, and is not examined."""
+    return is_data_name(name) and not _PROFILE_NAME.search(name)
 
 
 def display_name(name: str) -> str:

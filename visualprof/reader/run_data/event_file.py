@@ -34,10 +34,12 @@ class EventFile:
 
     Args:
         path: Path of the file.
+        place: Name of the file in messages (default: its folder and its name).
 
     Attributes:
         path: Path of the file.
         name: Name of the file.
+        place: Name of the file in messages.
         kind: Format of the file, `None` until the file is long enough to recognize.
         series: The values by tag.
         restarts: Restarts that the writer recorded.
@@ -49,8 +51,9 @@ class EventFile:
         problem: Why the file, or the rest of the file, is not read; "" otherwise.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, place: str = "") -> None:
         self.path, self.name = path, os.path.basename(path)
+        self.place = place or place_of(path)
         self._inode: int = -1
         self._offset: int = 0
         self.version = self.mtime_ns = self._generation = 0
@@ -178,7 +181,7 @@ class EventFile:
             with os.fdopen(descriptor, "rb", buffering=0) as file:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
-                    raise SourceError(msg("reader.no_plain_file", f"{self.name} is no plain file"))
+                    raise SourceError(msg("reader.no_plain_file", f"{self.place} is no plain file"))
                 head = file.read(_HEAD_BYTES)
                 is_same = status.st_ino == self._inode and status.st_size >= self._offset
                 if not is_same or not head.startswith(self._head):
@@ -192,7 +195,7 @@ class EventFile:
                     if should_stop():
                         break
         except OSError as error:
-            problem = msg("reader.cannot_read_run_data", f"{self.name} cannot be read: {error.strerror}")
+            problem = msg("reader.cannot_read_run_data", f"{self.place} cannot be read: {error.strerror}")
             raise SourceError(problem) from error
         return self.is_complete
 
@@ -200,7 +203,7 @@ class EventFile:
         if self.kind is None and len(head) >= _SNIFF_BYTES:
             self.kind = recognize_kind(head)
             if self.kind is None:
-                self.problem = msg("reader.no_run_data", f"{self.name} is neither an event file nor a VisualDL log")
+                self.problem = msg("reader.no_run_data", f"{self.place} is neither an event file nor a VisualDL log")
 
     def _read_piece(self, file: FileIO) -> bool:
         """Read the next records, and return whether there may be more."""
@@ -264,7 +267,7 @@ class EventFile:
 
     def _give_up(self) -> None:
         """Stop reading a file with too much damage."""
-        self.problem = msg("reader.run_data_rest_not_read", f"{self.name} is too damaged: the rest of it is not read")
+        self.problem = msg("reader.run_data_rest_not_read", f"{self.place} is too damaged: the rest of it is not read")
 
     def _add_values(self, data: bytes, parsed: ParsedRecords) -> None:
         bounds: list[int] = parsed.bounds.tolist()
@@ -341,6 +344,13 @@ def _read_fully(file: FileIO, size: int) -> bytes:
         parts.append(part)
         size -= len(part)
     return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def place_of(path: str, line: str = "") -> str:
+    """Return the name of a file in messages: the folder of its run, its line, and its name."""
+    folder = os.path.dirname(path)
+    run_folder = folder[: -len(line)].rstrip("/\\") if line else folder
+    return "/".join(filter(None, (os.path.basename(run_folder), line, os.path.basename(path))))
 
 
 def recognize_kind(head: bytes) -> Kind | None:

@@ -13,7 +13,7 @@ import numpy as np
 
 from visualprof.errors import SourceError
 from visualprof.messages import msg
-from visualprof.reader.run_data.event_file import EventFile
+from visualprof.reader.run_data.event_file import EventFile, place_of
 from visualprof.reader.run_data.folders import DataFile
 from visualprof.reader.run_data.growth import Damage
 from visualprof.reader.run_data.join import JoinedPoints, WriterPoints, join_points
@@ -116,7 +116,7 @@ class RunData:
     def _update_files(self, files: Sequence[DataFile], end_s: float) -> bool:
         is_complete = True
         for file in files:
-            event_file = self._files.setdefault(file, EventFile(file.path))
+            event_file = self._files.setdefault(file, EventFile(file.path, place_of(file.path, file.line)))
             try:
                 is_complete &= self._reader.update(event_file, end_s)
                 self._problems.pop(file, None)
@@ -200,9 +200,9 @@ class RunData:
                 if file.problem:
                     warnings.append(file.problem)
                 if damages := file.all_damages:
-                    warnings.append(_damage_text(file.name, damages))
+                    warnings.append(_damage_text(file.place, damages))
                 elif file.missing_bytes and time.time_ns() - file.mtime_ns > _MAX_GROWTH_S * 1e9:
-                    warnings.append(msg("reader.run_data_cut", f"{file.name} ends in the middle of a record"))
+                    warnings.append(msg("reader.run_data_cut", f"{file.place} ends in the middle of a record"))
             return warnings
 
     def _files_with(self, line: str, tag: str) -> list[EventFile]:

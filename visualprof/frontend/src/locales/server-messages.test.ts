@@ -24,6 +24,10 @@ it.each([
     "no agent that is online can run this ONNX model; there is openvino 2026.0",
     "没有在线的代理程序能运行该 ONNX 模型；现有 openvino 2026.0",
   ],
+  [
+    "run1/train/events.out.tfevents.1: 23 bytes were skipped in 1 places, the first at byte 167: the checksum of a record is wrong",
+    "run1/train/events.out.tfevents.1：在 1 处共跳过 23 字节，第一处位于字节 167：一条记录的校验和错误",
+  ],
   ["it has data for: overview, kernel", "可用的视图：overview, kernel"],
   ["a backend of somebody else's failed: E_42", "a backend of somebody else's failed: E_42"],
 ])("translates nested messages: %s", (english, chinese) => expect(translateMessage(english)).toBe(chinese));
