@@ -68,3 +68,23 @@ def test_a_point_of_an_embedding_has_neighbors(shown: Callable[..., Page]) -> No
     expect(page.get_by_role("img", name="Points")).to_be_visible()
     expect(page.get_by_text("6 points with 4 dimensions.")).to_be_visible()
     expect(page.locator("main ol li")).to_have_count(5)
+
+
+def test_a_slow_step_leads_to_a_recording_or_to_the_command(
+    tmp_path: Path, serve: Callable[..., Dashboard], visit: Visits
+) -> None:
+    run = tmp_path / "runs" / "net"
+    with LogWriter(run) as writer:
+        for step in range(60):
+            writer.add_scalar("loss", 1 / (step + 1), step)
+            writer.add_scalar("step_time_ms", 900 if step == 40 else 100, step)
+    charts = '[["Loss and time","",["loss"],["step_time_ms"]]]'
+    page = visit(serve(tmp_path / "runs"), "scalars", run="net", charts=charts)
+    card = page.locator("main section", has=page.get_by_role("heading", name="Loss and time")).first
+    card.get_by_role("button", name="Slow step 40 of net: 900").click()
+    expect(page.get_by_text("This step was not recorded.")).to_be_visible()
+    expect(page.get_by_text(f'visualprof.capture.watch("{tmp_path / "runs"}", run="net")')).to_be_visible()
+    card.get_by_role("button", name="Combine").click()
+    page.get_by_role("combobox", name="Vertical axis: loss").select_option("right")
+    page.get_by_role("button", name="Save").click()
+    assert '["step_time_ms","loss"]' in address(page)["charts"]

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import struct
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 from sites import Site, kineto
+
+from visualprof.capture import LogWriter
 
 SAMPLES = Path(__file__).parents[1] / "fixtures" / "run_data"
 
@@ -144,3 +147,51 @@ def test_new_points_appear_without_a_scan(logs: Site) -> None:
 def test_errors_name_the_cause(logs: Site, runs: str, status: int, error: str) -> None:
     answer = logs.client.get("/api/v1/data/tags", query_string={"runs": runs})
     assert (answer.status_code, answer.get_json()["error"]) == (status, error)
+
+
+def write_step_times(site: Site, run: str, durations_ms: list[int]) -> None:
+    """Write the step times of a process that watches its steps."""
+    head = {"visualprof_steps": 1, "worker": "rank0_a_1", "step": 10, "t_ns": 1_800_000_000 * 10**9}
+    times = struct.pack(f"<{len(durations_ms)}q", *(duration * 10**6 for duration in durations_ms))
+    site.write(f"{run}/rank0_a_1.steps.bin", json.dumps(head).encode() + b"\n" + times)
+    site.logdir.rescan()
+
+
+def test_step_times_are_scalars_without_logging_and_slow_steps_are_spikes(logs: Site) -> None:
+    write_step_times(logs, "restart", [100] * 30 + [450] + [100] * 20)
+    columns = ask(logs, "tags", ["restart"]).get_json()["columns"]
+    row = columns["tag"].index("steps/step_time_ms")
+    assert [columns[name][row] for name in ("line", "points", "first_step", "max")] == ["rank0_a_1", 51, 10, 450]
+    lines = ask(logs, "scalars", ["restart"], tag="x", tags='["steps/step_time_ms"]', spikes="true").get_json()["lines"]
+    assert [line["tag"] for line in lines] == ["x", "steps/step_time_ms"]
+    spikes = lines[1]["spikes"]
+    assert (spikes["step"], spikes["value"], spikes["median"]) == ([40], [450], [100])
+    assert spikes["wall_s"] == [1_800_000_000 + 3.45]
+    assert lines[0]["spikes"]["x"] == []
+
+
+def test_further_tags_must_be_a_list(logs: Site) -> None:
+    answer = ask(logs, "scalars", ["restart"], tag="x", tags="y")
+    assert (answer.status_code, answer.get_json()["error"]) == (400, "tags must be a JSON list of at most 50 tags")
+
+
+def test_layouts_of_charts_are_listed_once(site: Site) -> None:
+    layout: dict[str, dict[str, Any]] = {
+        "losses": {"all": ["Multiline", ["loss/.*", "x" * 201]]},
+        "confidence": {"accuracy": ["Margin", ["acc", "low", "high"]]},
+    }
+    for run in ("a", "b"):
+        with LogWriter(site.folder / run) as writer:
+            writer.add_custom_scalars(layout)
+    site.logdir.rescan()
+    body = ask(site, "layouts", ["a", "b"]).get_json()
+    assert body["charts"] == [
+        {"category": "losses", "title": "all", "patterns": ["loss/.*"], "margins": [], "closed": False},
+        {
+            "category": "confidence",
+            "title": "accuracy",
+            "patterns": [],
+            "margins": [{"value": "acc", "lower": "low", "upper": "high"}],
+            "closed": False,
+        },
+    ]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import math
 from typing import Annotated, Literal
 
 import msgspec
@@ -15,9 +13,13 @@ from visualprof.errors import BadParameter
 from visualprof.messages import msg
 from visualprof.reader.run_data.event_file import Points
 from visualprof.reader.run_data.join import JoinedPoints
+from visualprof.reader.run_data.layouts import LayoutChart, list_layouts
 from visualprof.reader.run_data.rows import unix_seconds
+from visualprof.reader.run_data.run import RunData
 from visualprof.reader.trace import Floats
 from visualprof.server.api.recorded_scalars import RECORDED_PREFIX, RecordedScalars, Recording, points_of, recorded_tags
+from visualprof.server.api.scalars_csv import scalars_csv
+from visualprof.server.api.step_time_scalars import STEP_TIME_TAG, StepTimeScalars, step_time_lines, step_time_tags
 from visualprof.server.responses import csv_response
 from visualprof.server.routes import Resource, get
 from visualprof.server.run_data_store import RUN_DATA_ERRORS, RunDataStore, RunsQuery, version_of
@@ -26,9 +28,12 @@ from visualprof.views.answers.kinds import CountColumn, NameColumn, TextColumn
 from visualprof.views.measure.run_data.buckets import Axis, Buckets, axis_values, earliest_ns, make_buckets
 from visualprof.views.measure.run_data.lines import line_name
 from visualprof.views.measure.run_data.smoothing import MAX_SMOOTHING, smooth
+from visualprof.views.measure.run_data.spikes import find_spikes
 
 _MAX_MARKS = 200
-_MAX_CSV_POINTS = 5_000_000
+_MAX_SPIKES = 20
+MAX_CHART_TAGS = 50
+_TAGS = msgspec.json.Decoder(Annotated[list[Annotated[str, Meta(max_length=1024)]], Meta(max_length=MAX_CHART_TAGS)])
 
 
 class ScalarsQuery(RunsQuery, kw_only=True):
@@ -39,6 +44,8 @@ class ScalarsQuery(RunsQuery, kw_only=True):
     first: Annotated[float, Meta(description="start of the window; the start of the line when absent")] | None = None
     last: Annotated[float, Meta(description="end of the window; the end of the line when absent")] | None = None
     buckets: Annotated[int, Meta(ge=2, le=5000, description="maximum number of buckets per line")] = 500
+    tags: Annotated[str, Meta(description="further tags of the chart as a JSON list", max_length=100_000)] = "[]"
+    spikes: Annotated[bool, Meta(description="whether to find points far above their neighbors")] = False
     smooth: Annotated[float, Meta(ge=0, le=MAX_SMOOTHING, description="weight of TensorBoard's moving average")] = 0.0
     format: Annotated[Literal["json", "csv"], Meta(description="csv: every point, ignoring axis and window")] = "json"
 
@@ -137,10 +144,29 @@ class Marks(msgspec.Struct):
     value: list[str]
 
 
+class SpikePoints(msgspec.Struct):
+    """Points far above their neighbors, the largest 20 of a line.
+
+    Attributes:
+        x: Positions.
+        step: Steps.
+        wall_s: Unix times in seconds, or null if unknown.
+        value: Values.
+        median: Medians of the neighbors.
+    """
+
+    x: list[float | None]
+    step: list[int]
+    wall_s: list[float | None]
+    value: list[float]
+    median: list[float]
+
+
 class Line(msgspec.Struct):
     """The points of a tag in a line, in buckets.
 
     Attributes:
+        tag: The tag.
         run: Id of the run.
         line: Name of the line within the run.
         x: Position of the last point of each bucket.
@@ -153,8 +179,10 @@ class Line(msgspec.Struct):
         marks: Points that are not finite.
         superseded_x: Positions of points that a restart replaced.
         superseded: Their values, or null if they are not finite.
+        spikes: Spikes if requested, or null.
     """
 
+    tag: str
     run: str
     line: str
     x: CountColumn
@@ -167,13 +195,14 @@ class Line(msgspec.Struct):
     marks: Marks
     superseded_x: CountColumn
     superseded: CountColumn
+    spikes: SpikePoints | None = None
 
 
 class ScalarLines(msgspec.Struct):
-    """The lines of a tag.
+    """The lines of the tags of a chart.
 
     Attributes:
-        tag: The tag.
+        tag: The first tag.
         complete: Whether all files were read; if not, ask again.
         lines: The lines.
     """
@@ -183,6 +212,18 @@ class ScalarLines(msgspec.Struct):
     lines: list[Line]
 
 
+class LayoutsAnswer(msgspec.Struct):
+    """Charts that training programs defined.
+
+    Attributes:
+        complete: Whether all files were read; if not, ask again.
+        charts: The charts.
+    """
+
+    complete: bool
+    charts: list[LayoutChart]
+
+
 class RunDataRoutes(Resource):
     """The routes for run data."""
 
@@ -190,6 +231,7 @@ class RunDataRoutes(Resource):
         super().__init__(services)
         self._store = services.get(RunDataStore)
         self._recorded = services.get(RecordedScalars)
+        self._step_times = services.get(StepTimeScalars)
 
     @get("/data/tags", errors=RUN_DATA_ERRORS, needs="link")
     def tags(self, query: RunsQuery) -> TagsAnswer:
@@ -198,6 +240,8 @@ class RunDataRoutes(Resource):
         recordings, _ = self._recorded.load(runs)
         rows = [(run, row) for run, data in runs.items() for row in data.scalar_tags()]
         rows += [(run, row) for run in runs for row in recorded_tags(recordings, run)]
+        step_times = step_time_tags(self._step_times.load(runs))
+        rows += step_times
         columns = TagColumns(
             run=[run for run, _ in rows],
             line=[line_name(row.line, row.writer) for _, row in rows],
@@ -213,7 +257,7 @@ class RunDataRoutes(Resource):
             max=[row.max for _, row in rows],
         )
         warnings = [text for data in runs.values() for text in data.warnings()]
-        version = f"{version_of(runs)} {len(recordings)}"
+        version = f"{version_of(runs)} {len(recordings)} {sum(row.points for _, row in step_times)}"
         return TagsAnswer(version, is_complete, columns, warnings)
 
     @get("/data/recordings", errors=RUN_DATA_ERRORS, needs="link")
@@ -225,25 +269,57 @@ class RunDataRoutes(Resource):
 
     @get("/data/scalars", media=("application/json", "text/csv"), errors=RUN_DATA_ERRORS, needs="link")
     def scalars(self, query: ScalarsQuery) -> ScalarLines | Response:
-        """Return the points of a tag in several runs."""
+        """Return the points of one or several tags in several runs."""
         runs, is_complete = self._store.load_all(query.runs)
+        tags = list(dict.fromkeys((query.tag, *_further_tags(query.tags))))
+        lines = {tag: self._lines(runs, tag) for tag in tags}
+        if query.format == "csv":
+            parts = [(tag, *line) for tag in tags for line in lines[tag]]
+            return csv_response(scalars_csv(parts), f"scalars_{query.tag}")
+        drawn = [_line(tag, run, name, part, query) for tag in tags for run, name, part in lines[tag]]
+        return ScalarLines(query.tag, is_complete, drawn)
+
+    def _lines(self, runs: dict[str, RunData], tag: str) -> list[tuple[str, str, JoinedPoints]]:
+        """Return run, name and points of each line of a tag."""
+        if tag == STEP_TIME_TAG:
+            return step_time_lines(self._step_times.load(runs))
         lines = [
             (run, line_name(line, part.file if len(parts) > 1 else ""), part)
             for run, data in runs.items()
-            for line in data.lines_with(query.tag)
-            for parts in [data.points(line, query.tag)]
+            for line in data.lines_with(tag)
+            for parts in [data.points(line, tag)]
             for part in parts
         ]
-        if query.tag.startswith(RECORDED_PREFIX):
-            lines += [(run, ".", part) for run, part in self._recorded_lines(list(runs), query.tag)]
-        if query.format == "csv":
-            return csv_response(_csv(query.tag, lines), f"scalars_{query.tag}")
-        return ScalarLines(query.tag, is_complete, [_line(run, name, part, query) for run, name, part in lines])
+        if tag.startswith(RECORDED_PREFIX):
+            lines += [(run, ".", part) for run, part in self._recorded_lines(list(runs), tag)]
+        return lines
 
     def _recorded_lines(self, runs: list[str], tag: str) -> list[tuple[str, JoinedPoints]]:
         recordings, _ = self._recorded.load(runs)
         points = [(run, points_of(recordings, run, tag)) for run in runs]
         return [(run, JoinedPoints("", part, part.select(slice(0)))) for run, part in points if len(part.step)]
+
+    @get("/data/layouts", errors=RUN_DATA_ERRORS, needs="link")
+    def layouts(self, query: RunsQuery) -> LayoutsAnswer:
+        """List the charts that programs defined with `add_custom_scalars`, each once."""
+        runs, is_complete = self._store.load_all(query.runs)
+        charts = {msgspec.json.encode(chart): chart for data in runs.values() for chart in list_layouts(data)}
+        return LayoutsAnswer(is_complete, list(charts.values()))
+
+
+def _further_tags(tags: str) -> list[str]:
+    """Return the further tags of a chart.
+
+    Raises:
+        BadParameter: They are not a JSON list.
+    """
+    try:
+        return _TAGS.decode(tags)
+    except msgspec.MsgspecError as error:
+        raise BadParameter(
+            msg("server.tags_no_json_list", f"tags must be a JSON list of at most {MAX_CHART_TAGS} tags"),
+            msg("server.tags_listed_api_v1_data_tags", "tags are listed by /api/v1/data/tags"),
+        ) from error
 
 
 def _range(recording: Recording) -> RecordedRange:
@@ -259,7 +335,7 @@ def _range(recording: Recording) -> RecordedRange:
     )
 
 
-def _line(run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Line:
+def _line(tag: str, run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Line:
     points, origin = joined.points, earliest_ns(joined.points)
     x = axis_values(points, query.x, origin)
     window = query.first, query.last
@@ -268,6 +344,7 @@ def _line(run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Lin
     marked = np.flatnonzero(~np.isfinite(points.value))[:_MAX_MARKS]
     marks = Marks([_or_none(at) for at in x[marked].tolist()], [str(value) for value in points.value[marked].tolist()])
     return Line(
+        tag=tag,
         run=run,
         line=name,
         x=buckets.x,
@@ -280,6 +357,18 @@ def _line(run: str, name: str, joined: JoinedPoints, query: ScalarsQuery) -> Lin
         marks=marks,
         superseded_x=old.x,
         superseded=_finite(old.last),
+        spikes=_spikes(points, x) if query.spikes else None,
+    )
+
+
+def _spikes(points: Points, x: Floats) -> SpikePoints:
+    spikes = find_spikes(points.value.astype(np.float64), _MAX_SPIKES)
+    return SpikePoints(
+        x=[_or_none(at) for at in x[spikes.row].tolist()],
+        step=points.step[spikes.row].tolist(),
+        wall_s=[_or_none(second) for second in unix_seconds(points.wall_ns[spikes.row]).tolist()],
+        value=points.value[spikes.row].tolist(),
+        median=spikes.median.tolist(),
     )
 
 
@@ -294,32 +383,3 @@ def _finite(values: Floats) -> Floats:
 
 def _or_none(number: float) -> float | None:
     return number if np.isfinite(number) else None
-
-
-def _csv(tag: str, lines: list[tuple[str, str, JoinedPoints]]) -> str:
-    """Return every point of a tag as CSV.
-
-    Raises:
-        BadParameter: There are too many points.
-    """
-    if sum(len(part.points.step) for _, _, part in lines) > _MAX_CSV_POINTS:
-        raise BadParameter(
-            msg("views.too_many_points", f"there are more than {_MAX_CSV_POINTS:,} points"),
-            msg("server.select_fewer_runs", "select fewer runs"),
-        )
-    out = io.StringIO()
-    out.write("run,line,tag,step,wall_time_s,value,superseded\n")
-    for run, name, part in lines:
-        prefix = ",".join(_quoted(text) for text in (run, name, tag))
-        for points, flag in ((part.points, "false"), (part.superseded, "true")):
-            seconds = unix_seconds(points.wall_ns).tolist()
-            for step, wall_s, value in zip(points.step.tolist(), seconds, points.value.tolist(), strict=True):
-                wall = "" if math.isnan(wall_s) else f"{wall_s:.6f}"
-                out.write(f"{prefix},{step},{wall},{value!r},{flag}\n")
-    return out.getvalue()
-
-
-def _quoted(text: str) -> str:
-    """Return a text as a CSV field that a spreadsheet does not take for a formula."""
-    safe = f"'{text}" if text[:1] in ("=", "+", "-", "@") else text
-    return '"' + safe.replace('"', '""') + '"'

@@ -43,6 +43,32 @@ export function bandsOf(
     .filter(({ x }) => x.length > 0);
 }
 
+/** Return a band per line with a lower and an upper end in other tags of the same run, as layouts of charts define. */
+export function marginBands(
+  lines: readonly { line: ScalarLine; color: string }[],
+  margins: readonly { value: string; lower: string; upper: string }[],
+): Band[] {
+  const find = (tag: string, { run, line }: ScalarLine) =>
+    lines.find((other) => other.line.tag === tag && other.line.run === run && other.line.line === line)?.line;
+  return margins.flatMap(({ value, lower, upper }) =>
+    lines.flatMap(({ line, color }) => {
+      const [low, high] = [find(lower, line), find(upper, line)];
+      if (line.tag !== value || !low || !high) return [];
+      const band: Band = { color, x: [], low: [], mean: [], high: [] };
+      columnOf(line, "x").forEach((x, index) => {
+        const mean = columnOf(line, "last")[index];
+        const [bottom, top] = [low, high].map((end) => valueAt(columnOf(end, "x"), columnOf(end, "last"), x ?? NaN));
+        if (x === null || mean == null || bottom == null || top == null) return;
+        band.x.push(x);
+        band.low.push(bottom);
+        band.mean.push(mean);
+        band.high.push(top);
+      });
+      return band.x.length > 0 ? [band] : [];
+    }),
+  );
+}
+
 function bandOf(color: string, lines: readonly ScalarLine[], kind: BandKind, column: "last" | "smoothed"): Band {
   const all = [...new Set(lines.flatMap((line) => columnOf(line, "x")))].filter((x) => x !== null);
   const sorted = all.sort((a, b) => a - b);

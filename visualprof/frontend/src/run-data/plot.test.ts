@@ -4,6 +4,7 @@ import { createScale, nearest, ticks, xRange, yRange } from "./plot";
 
 function line(x: (number | null)[], values: (number | null)[]): ScalarLine {
   return {
+    tag: "t",
     run: "r",
     line: ".",
     x,

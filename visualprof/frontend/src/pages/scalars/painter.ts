@@ -8,6 +8,8 @@ import { columnOf, createScale, ticks, type Numbers, type Range, type Scale } fr
 export interface ColoredLine {
   line: ScalarLine;
   color: string;
+  /** Whether the line has the axis on the right. */
+  right?: boolean;
 }
 
 /** A range of the horizontal axis that was recorded. */
@@ -22,6 +24,8 @@ export interface PlotOptions {
   theme: ThemeName;
   x: Range;
   y: Range;
+  /** Range of the axis on the right, null without one. */
+  right: Range | null;
   logX: boolean;
   logY: boolean;
   smoothed: boolean;
@@ -34,9 +38,11 @@ export interface PlotOptions {
 export interface Plot {
   x: Scale;
   y: Scale;
+  right: Scale | null;
 }
 
 export const MARGIN = { left: 54, right: 12, top: 8, bottom: 22 };
+const RIGHT_AXIS_PX = 54;
 const TICK_PX = { x: 60, y: 32 };
 const TICK_GAP_PX = 12;
 const FAINT = 0.28;
@@ -44,12 +50,19 @@ const MARK_PX = 4;
 const BAND_ALPHA = 0.2;
 const MIN_RECORDED_PX = 3;
 
-export function createPlot({ width, height, x, y, logX, logY }: PlotOptions): Plot {
+/** Return the room next to the chart for the axis on the right. */
+export const rightMargin = (right: unknown): number => (right ? RIGHT_AXIS_PX : MARGIN.right);
+
+export function createPlot({ width, height, x, y, right, logX, logY }: PlotOptions): Plot {
   return {
-    x: createScale(x, MARGIN.left, width - MARGIN.right, logX),
+    x: createScale(x, MARGIN.left, width - rightMargin(right), logX),
     y: createScale(y, height - MARGIN.bottom, MARGIN.top, logY),
+    right: right && createScale(right, height - MARGIN.bottom, MARGIN.top, logY),
   };
 }
+
+/** Return the plot with the vertical axis of a line. */
+const axesOf = (plot: Plot, { right }: ColoredLine): Plot => (right && plot.right ? { ...plot, y: plot.right } : plot);
 
 export function paint(context: CanvasRenderingContext2D, lines: readonly ColoredLine[], options: PlotOptions): Plot {
   const plot = createPlot(options);
@@ -58,12 +71,18 @@ export function paint(context: CanvasRenderingContext2D, lines: readonly Colored
   drawAxes(context, plot, options);
   context.save();
   context.beginPath();
-  context.rect(MARGIN.left, MARGIN.top, width - MARGIN.left - MARGIN.right, height - MARGIN.top - MARGIN.bottom);
+  context.rect(
+    MARGIN.left,
+    MARGIN.top,
+    width - MARGIN.left - rightMargin(options.right),
+    height - MARGIN.top - MARGIN.bottom,
+  );
   context.clip();
   context.lineJoin = "round";
   drawRecorded(context, plot, options);
   const banded = new Set(options.bands.map(({ color }) => color));
-  for (const { line, color } of lines) if (!banded.has(color)) drawLine(context, plot, line, color, options);
+  for (const colored of lines)
+    if (!banded.has(colored.color)) drawLine(context, axesOf(plot, colored), colored.line, colored.color, options);
   for (const band of options.bands) drawBand(context, plot, band);
   context.restore();
   return plot;
@@ -72,6 +91,7 @@ export function paint(context: CanvasRenderingContext2D, lines: readonly Colored
 function drawAxes(context: CanvasRenderingContext2D, plot: Plot, options: PlotOptions): void {
   const ink = TEXT_COLORS[options.theme];
   const { width, height } = options;
+  const end = width - rightMargin(options.right);
   context.font = "11px system-ui, sans-serif";
   context.strokeStyle = ink.line;
   context.fillStyle = ink.muted;
@@ -82,17 +102,24 @@ function drawAxes(context: CanvasRenderingContext2D, plot: Plot, options: PlotOp
     const y = Math.round(plot.y.toPx(tick)) + 0.5;
     context.beginPath();
     context.moveTo(MARGIN.left, y);
-    context.lineTo(width - MARGIN.right, y);
+    context.lineTo(end, y);
     context.stroke();
     context.fillText(options.formatY(tick), MARGIN.left - 6, y);
   }
+  context.textAlign = "left";
+  for (const tick of options.right ? ticks(options.right, height / TICK_PX.y, options.logY) : [])
+    context.fillText(options.formatY(tick), end + 6, plot.right?.toPx(tick) ?? 0);
   context.textBaseline = "top";
   context.textAlign = "center";
   const tickPx = Math.max(TICK_PX.x, context.measureText(options.formatX(options.x.max)).width + TICK_GAP_PX);
-  for (const tick of ticks(options.x, (width - MARGIN.left - MARGIN.right) / tickPx, options.logX)) {
+  for (const tick of ticks(options.x, (end - MARGIN.left) / tickPx, options.logX)) {
     const x = plot.x.toPx(tick);
     const half = context.measureText(options.formatX(tick)).width / 2;
-    context.fillText(options.formatX(tick), Math.min(x, width - half - 2), height - MARGIN.bottom + 6);
+    context.fillText(
+      options.formatX(tick),
+      Math.min(x, (options.right ? end : width) - half - 2),
+      height - MARGIN.bottom + 6,
+    );
   }
 }
 
