@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from visualprof.views.diff.answer import DiffAnswer
 
 FAILED = 3
-VIEWS = ("overview", "operator", "kernel", "modules", "runtime", "memory", "distributed", "graph", "evaluation")
+VIEWS = tuple("overview operator kernel modules runtime memory distributed graph scalars evaluation".split())
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -92,8 +92,8 @@ def run(args: argparse.Namespace) -> int:
     chosen = args.view or ("evaluation" if _measured(args.base) and _measured(args.new) else "overview")
     if chosen not in VIEWS:
         raise BadParameter(f"--view {chosen}: there is no such view to compare", f"views: {', '.join(VIEWS)}")
-    if chosen == "graph":
-        return _models(args)
+    if chosen in ("graph", "scalars"):
+        return _side_by_side(args, chosen)
     if args.format == "html" and (chosen == "evaluation" or args.step or args.phase or args.param):
         hint = "leave out --step, --phase and --param, or use json"
         raise BadParameter("--format html is of two profiles as a whole", hint)
@@ -153,15 +153,24 @@ def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:
     return compare(view, base, new, args.phase)
 
 
-def _models(args: argparse.Namespace) -> int:
-    from visualprof.views.measure.graphs.compare import compare_graphs
-
+def _side_by_side(args: argparse.Namespace, view: str) -> int:
+    """Print the differences between two models, or between the scalars of two runs."""
     if args.fail_on or args.format in ("markdown", "html"):
-        raise BadParameter("--view graph has no limits, no Markdown and no page", "use --format json")
+        raise BadParameter(f"--view {view} has no limits, no Markdown and no page", "use --format json")
     args.table = ""
-    base, new = model_at(args.base), model_at(args.new)
-    warnings = [f"{side}: {text}" for side, model in (("base", base), ("new", new)) for text in model.warnings]
-    print_answer(compare_graphs(base, new).differences, args, warnings)
+    if view == "scalars":
+        from visualprof.cli._subjects import run_data_below
+        from visualprof.views.diff.scalars import compare_scalars
+
+        data = [run_data_below(path) for path in (args.base, args.new)]
+        answer, notes = compare_scalars(*data), [side.warnings() for side in data]
+    else:
+        from visualprof.views.measure.graphs.compare import compare_graphs
+
+        models = [model_at(path) for path in (args.base, args.new)]
+        answer, notes = compare_graphs(*models).differences, [model.warnings for model in models]
+    warnings = [f"{side}: {text}" for side, texts in zip(("base", "new"), notes, strict=True) for text in texts]
+    print_answer(answer, args, warnings)
     _warnings.print_warnings(warnings, args.strict)
     return 0
 
