@@ -12,7 +12,7 @@ export interface Spike {
 
 /** Tags whose spikes lead to recordings. */
 const STEP_TIME =
-  /(step|iter(ation)?|batch)[^a-z0-9]*(time|duration|ms|latency)|(time|duration|latency)[^a-z0-9]*(per[^a-z0-9]*)?(step|iter(ation)?|batch)/i;
+  /(step|iter(ation)?|batch)[^a-z0-9]*(time|duration|ms|latency)|(time|duration|latency)[^a-z0-9]+(per[^a-z0-9]+)?(step|iter(ation)?|batch)/i;
 
 export const isStepTime = (tag: string): boolean => STEP_TIME.test(tag);
 
