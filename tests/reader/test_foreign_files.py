@@ -248,7 +248,6 @@ def test_a_log_directory_lists_what_takes_the_place_of_a_recording(tmp_path: Pat
         ("13-model-files/model.pte", "ExecuTorch"),
         ("13-model-files/model.onnxtxt", "ONNX model as text"),
         ("13-model-files/model.onnx.json", "ONNX model as JSON"),
-        ("13-model-files/net.param", "ncnn"),
         ("19-empty-or-header-only/html.json", "saved web page"),
         ("19-empty-or-header-only/list.json", "JSON without any event"),
         ("23-nvprof-db/nvprof.nvvp", "nvprof"),

@@ -231,7 +231,6 @@ def _weights(name: str, head: bytes) -> Description | None:
         (0, b"\x89HDF\r\n\x1a\n", "HDF5 (Keras .h5)"),
         (4, b"ORTM", "ONNX Runtime (.ort)"),
         (0, b"ML\xefR", "MLIR bytecode"),
-        (0, b"7767517\n", "ncnn (.param)"),
     ):
         if head[start : start + len(magic)] == magic:
             return _weights_of(kind)
