@@ -20,14 +20,19 @@ def event(name: str, pid: int, tid: int, ts: float, dur: float, cat: str = "", *
     return fields | ({"cat": cat} if cat else {})
 
 
-def recording(folder: Path, core: str, kernel_us: int, kernels: int, synchronizations: int) -> Path:
-    """Steps in which an operator launches kernels that follow each other, waits after some, and then for the last."""
+def recording(folder: Path, core: str, kernel_us: int, kernels: int, synchronizations: int, cores: int = 0) -> Path:
+    """Steps in which an operator launches kernels that follow each other, waits after some, and then for the last.
+
+    Each kernel has one block. With `cores`, the metrics of the kernels show that many cores at 1,800 MHz.
+    """
     names = ((PID, "Python"), (CANN, "CANN"), (HARDWARE, "Ascend Hardware"))
     events: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}} for pid, name in names
     ]
     events.append({"ph": "M", "name": "thread_name", "pid": HARDWARE, "tid": 2, "args": {"name": "Stream 2"}})
     lines = ["Name,Type,Accelerator Core,Start Time(us),Duration(us),Block Dim"]
+    metrics = f",{kernel_us},{1_800 * kernel_us},{100 / cores}" if cores else ""
+    lines[0] += ",aicore_time(us),aic_total_cycles,cube_utilization(%)" if cores else ""
     launched_us = 14 * kernels
     step_us = launched_us + kernels * kernel_us + 10
     for step in range(STEPS):
@@ -41,7 +46,7 @@ def recording(folder: Path, core: str, kernel_us: int, kernels: int, synchroniza
                 events.append(event("AscendCL@aclrtSynchronizeStream", CANN, PID, at + 1, 10))
             task: dict[str, Any] = {"Task Type": core, "connection_id": number + i + 1}
             events.append(event("Sort_1", HARDWARE, 2, begin, kernel_us, **task))
-            lines.append(f"Sort_1,Sort,{core},{BASE_US + begin:.3f},{kernel_us},1")
+            lines.append(f"Sort_1,Sort,{core},{BASE_US + begin:.3f},{kernel_us},1{metrics}")
         waiting = event("AscendCL@aclrtSynchronizeDevice", CANN, PID, start + launched_us, kernels * kernel_us + 1)
         events.append(waiting)
     (folder / "kernel_details.csv").write_text("\n".join(lines) + "\n")
@@ -76,3 +81,19 @@ def test_a_synchronization_per_launch_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("kernels", "synchronizations"), [(24, 11), (10, 10)])
 def test_rare_synchronization_and_few_launches_are_not(tmp_path: Path, kernels: int, synchronizations: int) -> None:
     assert "npu_launch_blocking" not in findings(recording(tmp_path, "AI_VECTOR_CORE", 20, kernels, synchronizations))
+
+
+def test_kernels_with_fewer_blocks_than_cores_are_reported_with_an_upper_bound(tmp_path: Path) -> None:
+    finding = findings(recording(tmp_path, "AI_CORE", 300, 2, 0, cores=4))["npu_few_cores"]
+    # Both kernels use one of four cores, so three quarters of their 600 us of 638 us are the bound.
+    evidence = {"calls": 8, "kernel": "Sort_1", "few_cores_ns": 600_000, "cores_ratio": 0.25}
+    assert finding["evidence"] == evidence | {"few_cores_ratio": pytest.approx(600 / 638)}
+    assert finding["gain_ns_per_step"] is None
+    assert finding["most_ns_per_step"] == 450_000
+
+
+@pytest.mark.parametrize(("kernel_us", "cores"), [(300, 0), (300, 1), (15, 4)])
+def test_unknown_cores_full_devices_and_short_kernels_are_not_reported(
+    tmp_path: Path, kernel_us: int, cores: int
+) -> None:
+    assert "npu_few_cores" not in findings(recording(tmp_path, "AI_CORE", kernel_us, 2, 0, cores=cores))

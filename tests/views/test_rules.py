@@ -236,7 +236,7 @@ def test_every_rule_has_a_trace_that_triggers_it_and_one_that_must_not() -> None
     elsewhere = {"not_nccl", "data_parallel", "step_jitter", "host_busy"}  # here below, and in test_findings.py
     elsewhere |= {"out_of_memory", "memory_grows", "activations_at_peak"}  # test_snapshot.py
     elsewhere |= {"memory_rounding", "memory_between_steps", "gradients_at_peak"}  # test_snapshot_rules.py
-    elsewhere |= {"npu_ai_cpu", "npu_launch_blocking"}  # test_npu_rules.py
+    elsewhere |= {"npu_ai_cpu", "npu_few_cores", "npu_launch_blocking"}  # test_npu_rules.py
     assert set(CASES) | elsewhere == set(all_rules())
 
 
