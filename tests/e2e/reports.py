@@ -89,6 +89,30 @@ def sample(t_ns: int, batch: int, gpu: bool) -> dict[str, Any]:
     }
 
 
+def environment(
+    agent: str, backend: str, version: str, device: str, effective: dict[str, str] | None
+) -> dict[str, Any]:
+    """Return env.json: the machine and the runtime of a result."""
+    return {
+        "agent": agent,
+        "agent_id": "a1",
+        "platform": "cuda" if device.startswith("cuda") else "x86",
+        "machine": "x86_64",
+        "system": "Linux",
+        "hostname": agent,
+        "cpu": "Xeon Platinum 8480+",
+        "cores": 16,
+        "python": "3.11.7",
+        "backend": backend,
+        "gpus": [{"id": "cuda:0", "name": "NVIDIA H200"}] if device.startswith("cuda") else [],
+        "version": version,
+        "device": device,
+        "effective": effective or {"precision": "f32"},
+        "sandbox": 2,
+        "visualprof": "0.1.0",
+    }
+
+
 def result(
     folder: Path,
     spec: str,
@@ -113,24 +137,7 @@ def result(
     wanted = {"id": spec, "backend": backend, "version": version, "device": device, "precision": "", "threads": 2}
     model = {"name": f"{name}.onnx", "sha256": "0" * 64, "format": "onnx", "file": f"{name}.onnx"}
     about = {"schema": "visualprof.job/1", "job": job, "task": f"{job}-{spec}", "attempt": 1, "name": name}
-    configuration = {
-        "agent": agent,
-        "agent_id": "a1",
-        "platform": "cuda" if gpu else "x86",
-        "machine": "x86_64",
-        "system": "Linux",
-        "hostname": agent,
-        "cpu": "Xeon Platinum 8480+",
-        "cores": 16,
-        "python": "3.11.7",
-        "backend": backend,
-        "gpus": [{"id": "cuda:0", "name": "NVIDIA H200"}] if gpu else [],
-        "version": version,
-        "device": device,
-        "effective": effective or {"precision": "f32"},
-        "sandbox": 2,
-        "visualprof": "0.1.0",
-    }
+    configuration = environment(agent, backend, version, device, effective)
     lines: list[dict[str, Any]] = []
     raw = b""
     for number, batch in enumerate((1, 2, 4, 8, 16)):

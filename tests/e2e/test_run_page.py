@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from tests.conftest import SAMPLES
-from tests.e2e import jobs_fake
-from tests.e2e.jobs_fake import HOSTILE, LONG, NO_LOAD, JobsFake, array_upload, model_upload, part_upload
+from tests.e2e import jobs_data
+from tests.e2e.jobs_data import HOSTILE, LONG, NO_LOAD
+from tests.e2e.jobs_fake import JobsFake, array_upload, model_upload, part_upload
 from tests.e2e.live import Dashboard, Locator, Page, Visits, expect
 from tests.e2e.locators import raw_keys
 from tests.recordings import recording_path
@@ -375,7 +376,7 @@ def test_an_old_job_fills_the_form(open_page: Callable[..., Page], fake: JobsFak
     submit(page).click()
     expect(page.get_by_text("Submitted as j-")).to_be_visible()
     [sent] = fake.sent("POST", "jobs")
-    old = jobs_fake.request()
+    old = jobs_data.request()
     assert sent["key"] != old["key"]
     assert {k: sent[k] for k in ("model", "inputs", "specs", "sweep", "measure")} == {
         k: old[k] for k in ("model", "inputs", "specs", "sweep", "measure")

@@ -266,13 +266,12 @@ def test_hostile_names_are_kept_as_they_are(file: WriteFile) -> None:
     assert name in trace.strings
 
 
-@pytest.mark.slow
 def test_a_very_long_string_is_read(file: WriteFile) -> None:
     trace = read_trace(
         file(
             document(
                 json.dumps(
-                    {"ph": "X", "cat": "cpu_op", "name": "x" * 10_000_000, "pid": 1, "tid": 1, "ts": 1, "dur": 1}
+                    {"ph": "X", "cat": "cpu_op", "name": "x" * 2_000_000, "pid": 1, "tid": 1, "ts": 1, "dur": 1}
                 ),
                 *events(3),
             )
@@ -281,28 +280,28 @@ def test_a_very_long_string_is_read(file: WriteFile) -> None:
     assert len(trace.events) == 4
 
 
-@pytest.mark.slow
-def test_a_decompression_bomb_is_stopped(tmp_path: Path) -> None:
+def test_a_decompression_bomb_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visualprof.reader.source.ALWAYS_ALLOWED_BYTES", 8 << 20)
     path = tmp_path / "bomb.json.gz"
     with gzip.open(path, "wb", compresslevel=9) as out:
         out.write(b'{"schemaVersion":1,"traceEvents":[')
-        for _ in range(300):
+        for _ in range(10):
             out.write(b" " * (1 << 20))
-    with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 256 MiB"):
+    with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 8 MiB"):
         for _ in Source(path).chunks():
             pass
-    with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 256 MiB"):
+    with pytest.raises(SourceError, match=r"bomb\.json\.gz unpacks to over 8 MiB"):
         read_trace(path)
 
 
-@pytest.mark.slow
-def test_an_event_without_an_end_does_not_fill_the_memory(tmp_path: Path) -> None:
+def test_an_event_without_an_end_does_not_fill_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("visualprof.reader.chrome.pieces.MAX_HEAD_BYTES", 4 << 20)
     path = tmp_path / "endless.json.gz"
     with gzip.open(path, "wb", compresslevel=1) as out:
         out.write(b'{"schemaVersion":1,"traceEvents":[{"name":"')
-        for _ in range(100):
+        for _ in range(6):
             out.write(b"x" * (1 << 20))
-    with pytest.raises(FormatError, match=r"endless\.json\.gz: no end of an event within 64 MiB"):
+    with pytest.raises(FormatError, match=r"endless\.json\.gz: no end of an event within 4 MiB"):
         read_trace(path)
 
 
@@ -465,15 +464,15 @@ def test_half_a_surrogate_pair_is_repaired(file: WriteFile) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("packed", [False, True])
 def test_scattered_damage_costs_a_few_events_and_little_time(tmp_path: Path, packed: bool) -> None:
-    """One event in 50 of 10 MB: read before with quadratic effort, and none of it."""
-    text = bytearray(document(*events(100_000)).encode())
-    places = random.Random(1).sample(range(1000, len(text) - 1000), 2000)
+    """One event in 50 of 4 MB: read before with quadratic effort, and none of it."""
+    text = bytearray(document(*events(40_000)).encode())
+    places = random.Random(1).sample(range(1000, len(text) - 1000), 800)
     for place in places:
         text[place] = random.Random(place).randrange(256)
     path = tmp_path / "damaged.json"
     path.write_bytes(gzip.compress(text, 1) if packed else text)
     began = time.process_time()
     trace = read_trace(path)
-    assert time.process_time() - began < 10
-    assert 98_000 <= len(trace.events) < 100_000
+    assert time.process_time() - began < 4
+    assert 39_200 <= len(trace.events) < 40_000
     assert "damaged parts" in " ".join(trace.meta.warnings)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from visualprof.reader.logdir.directory import LogDirectory
 from visualprof.reader.logdir.listing import Span, scan_profiles
 from visualprof.reader.logdir.pool import Listener
 from visualprof.reader.logdir.summary import Failure, Summary
+from visualprof.reader.logdir.watch import Watcher
 
 
 class FakeParser:
@@ -32,11 +31,13 @@ class FakeParser:
         self.hurried: list[str] = []
         self.cancelled: list[str] = []
         self.listener: Listener | None = None
+        self.on_submit = lambda: None
 
     def start(self, listener: Listener) -> None:
         self.listener = listener
 
     def submit(self, key: str, path: str | Path, size: int, order: tuple[int, ...]) -> None:
+        self.on_submit()
         self.waiting[key] = Path(path).name
         self.order[Path(path).name] = order
 
@@ -447,32 +448,27 @@ def test_several_log_directories_do_not_mix(tmp_path: Path) -> None:
     assert [run.id for run in logdir.listing().runs] == ["x/run", "y/run"]
 
 
-def eventually(condition: Callable[[], bool], within_s: float = 10.0) -> bool:
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
-        if condition():
-            return True
-        time.sleep(0.02)
-    return False
-
-
 @pytest.mark.parametrize("events", [True, False])
 def test_changes_are_watched_automatically(tmp_path: Path, events: bool) -> None:
     parser = FakeParser()
     (tmp_path / "runs").mkdir()
+    if events:
+        watcher = Watcher([tmp_path / "runs"], lambda: None)
+        if not watcher.start():
+            pytest.skip("no file events here")
+        watcher.stop()
     scan_s = (60.0, 60.0) if events else (0.1, 0.1)
     cache = Cache(tmp_path / "cache")
     logdir = LogDirectory([tmp_path / "runs"], parser, cache, events=events, scan_s=scan_s, settle_s=0.1)
     logdir.start()
     try:
-        assert not events or eventually(lambda: logdir.watching == "events") or pytest.skip("no file events here")
-        time.sleep(0.2)
+        until(lambda: not events or logdir.watching == "events")
         path = tmp_path / "runs" / "new" / "a.json"
         path.parent.mkdir()
         path.write_text(profile())
-        assert eventually(lambda: len(parser.waiting) == 1)
+        until(lambda: len(parser.waiting) == 1)
         path.unlink()
-        assert eventually(lambda: not logdir.listing().runs)
+        until(lambda: not logdir.listing().runs)
     finally:
         logdir.close()
 
@@ -555,22 +551,12 @@ def test_a_file_that_was_cut_and_does_not_change_is_not_being_written(logs: Fixt
     assert logs.states() == {"a.json": "ready", "b.json": "ready"}
 
 
-@pytest.mark.slow
-def test_looking_into_many_new_files_does_not_put_off_the_next_look(tmp_path: Path) -> None:
-    """3,000 files come at once; the next one is found within three seconds, or what a busy machine takes for them."""
-    folder = tmp_path / "runs"
-    folder.mkdir()
-    logdir = LogDirectory([folder], FakeParser(), Cache(tmp_path / "cache"))
-    logdir.start()
-    try:
-        (tmp_path / "many").mkdir()
-        for i in range(3000):
-            (tmp_path / "many" / f"{i}.json").write_text(profile())
-        (tmp_path / "many").rename(folder / "many")
-        began = time.monotonic()
-        until(lambda: any(r.name == "many" for r in logdir.listing().runs))
-        took_s = time.monotonic() - began
-        (folder / "next.json").write_text(profile())
-        until(lambda: any(f.name == "next.json" for f in logdir.files(lambda _: True)), max(3, took_s))
-    finally:
-        logdir.close()
+def test_examining_new_files_does_not_delay_the_next_scan(logs: Fixture) -> None:
+    """The pause after a scan is a multiple of its result: 3,000 new files must not put off the next scan."""
+
+    logs.parser.on_submit = lambda: logs.clock.advance(1.0)
+    for number in range(3):
+        logs.write(f"{number}.json")
+    began = logs.clock.monotonic()
+    assert logs.logdir.rescan() == 0
+    assert logs.clock.monotonic() - began == 3
