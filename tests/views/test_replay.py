@@ -4,6 +4,7 @@ before and after a change.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -20,9 +21,11 @@ from visualprof.views import view
 from visualprof.views.findings import FindingsAnswer
 from visualprof.views.measure.findings.finding import Together
 from visualprof.views.measure.launches.answer_names import add_short_names
+from visualprof.views.measure.launches.launch import child_counts
+from visualprof.views.measure.replay import build
 from visualprof.views.measure.replay.build import wait_graph
 from visualprof.views.measure.replay.change import parse_changes
-from visualprof.views.measure.replay.graph import solve
+from visualprof.views.measure.replay.graph import DEPENDENCY_KINDS, solve
 from visualprof.views.measure.replay.path import critical_path, full_scope
 
 V100 = "traces/kineto/tb_plugin/resnet50_num_workers_{}__worker0.{}.pt.trace.json.gz"
@@ -251,12 +254,52 @@ def test_the_native_replay_equals_the_fallback(monkeypatch: pytest.MonkeyPatch) 
     graph = wait_graph(trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"))
     dur = (graph.nodes.dur * 0.7).astype(np.float64)
     from_native = solve(graph, dur, graph.edges.delay_ns)
+    only_times = solve(graph, dur, graph.edges.delay_ns, only_times=True)
     monkeypatch.setattr("visualprof.views.measure.replay.graph.function", lambda *_: None)
     fallback = solve(graph, dur, graph.edges.delay_ns)
     if native.library() is None:
         pytest.skip("needs the compiled reader")
     np.testing.assert_array_equal(from_native.time, fallback.time)
     np.testing.assert_array_equal(from_native.critical_edge, fallback.critical_edge)
+    np.testing.assert_array_equal(only_times.time, fallback.time)
+
+
+def test_edges_sorted_natively_equal_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal nodes keep the order of their edges, and edges that lead backwards are left out."""
+    path = SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz"
+    from_native = wait_graph(trace_of(path)).edges
+    monkeypatch.setattr("visualprof.views.measure.replay.build.function", lambda *_: None)
+    fallback = wait_graph(replace(trace_of(path))).edges  # of a copy, which has no cached graph
+    assert len(fallback.dst) > 1000
+    assert (np.diff(from_native.dst) >= 0).all()
+    for name in ("src", "dst", "delay_ns", "kind"):
+        np.testing.assert_array_equal(getattr(from_native, name), getattr(fallback, name))
+
+
+@pytest.mark.parametrize("library", ["c", "numpy"])
+def test_edges_are_sorted_by_the_waiting_node(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if library == "numpy":
+        monkeypatch.setattr("visualprof.views.measure.replay.build.function", lambda *_: None)
+    launched = (np.array([0, 3, 1]), np.array([2, 1, 4]), np.array([5.0, 6.0, 7.0]), "launch")  # 3 -> 1 leads backwards
+    queued = (np.array([1, 0]), np.array([2, 1]), np.array([8.0, 9.0]), "queue")
+    edges = build.sorted_edges([launched, queued])
+    assert edges.src.tolist() == [0, 0, 1, 1]
+    assert edges.dst.tolist() == [1, 2, 2, 4]
+    assert edges.delay_ns.tolist() == [9.0, 5.0, 8.0, 7.0]
+    assert [DEPENDENCY_KINDS[kind] for kind in edges.kind] == ["queue", "launch", "queue", "launch"]
+
+
+@pytest.mark.parametrize("library", ["c", "numpy"])
+def test_only_children_are_counted_natively_and_without(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if library == "numpy":
+        monkeypatch.setattr("visualprof.views.measure.launches.launch.function", lambda *_: None)
+    trace = trace_of(SAMPLES / "pytorch-h200" / "cnn.pt.trace.json.gz")
+    events, expected = trace.events, Counter[int]()
+    for parent, dur in zip(events.parent.tolist(), events.dur.tolist(), strict=True):
+        expected.update([parent] if parent >= 0 and dur >= 0 else [])
+    counts = child_counts(trace).tolist()
+    assert counts == [expected[row] for row in range(len(events))]
+    assert max(counts) > 1
 
 
 def test_the_native_path_equals_the_fallback(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -153,8 +153,16 @@ def open_file(path: Path, fingerprint: str) -> Trace:
     from visualprof.reader.allocator import keep_freed_memory
     from visualprof.reader.cache import open_trace
 
-    trace = open_trace(path, _Meter() if sys.stderr.isatty() else None, wait=False)
-    keep_freed_memory()  # only now, because columns that grow while a file is read would need more memory
+    meter = _Meter() if sys.stderr.isatty() else None
+
+    def report(fraction: float) -> None:
+        if meter:
+            meter(fraction)
+        if fraction >= 1.0:  # not before, because columns that grow while a file is scanned would need more memory
+            keep_freed_memory()
+
+    trace = open_trace(path, report, wait=False)
+    keep_freed_memory()  # also if the trace was cached
     return trace
 
 

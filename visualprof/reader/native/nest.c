@@ -92,6 +92,13 @@ API int vp_nest(const int64_t *ts, const int64_t *closed, const int64_t *first, 
     return 0;
 }
 
+/* Counts the events with a duration directly inside each event. count: (n,) zeros; overwritten. */
+API void vp_count_children(const int32_t *parent, const int64_t *dur, int64_t n, int32_t *count)
+{
+    for (int64_t i = 0; i < n; i++)
+        if (parent[i] >= 0 && dur[i] >= 0) count[parent[i]]++;
+}
+
 /* Finds for each event the nearest wanted event at or above it, -1 for none. Parents come before their children. */
 API void vp_nearest(const int32_t *parent, const uint8_t *wanted, int64_t n, int32_t *nearest)
 {

@@ -2,6 +2,7 @@
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "api.h"
 
@@ -16,22 +17,52 @@
  * ns: (e,) delay of each edge.
  * dur: (n,) duration of each node's work.
  * at: (n,) measured times; overwritten with the computed times.
- * via: (n,) filled with -1; overwritten with the edge that determined each time.
+ * via: (n,) written: the edge that determined each time, -1 for none. NULL if these are not needed.
  */
 API void vp_replay(const int64_t *first, const int32_t *src, const double *ns, const double *dur, int64_t n, double *at,
                    int64_t *via)
 {
     for (int64_t node = 0; node < n; node++) {
         double latest = -INFINITY;
+        int64_t latest_edge = -1;
         for (int64_t edge = first[node]; edge < first[node + 1]; edge++) {
             double ready = at[src[edge]] + dur[src[edge]] + ns[edge];
             if (ready > latest) {
                 latest = ready;
-                via[node] = edge;
+                latest_edge = edge;
             }
         }
-        if (via[node] >= 0) at[node] = latest;
+        if (latest_edge >= 0) at[node] = latest;
+        if (via) via[node] = latest_edge;
     }
+}
+
+/*
+ * Sorts edges by the later node, in stable order, without those that lead backwards.
+ *
+ * src, dst, ns, kind: (n,). place: (nodes + 1,) work space. out_src, out_dst, out_ns, out_kind: (n,) written.
+ * Returns the number of edges that are left, or -1 if a node is out of range.
+ */
+API int64_t vp_sort_edges(const int32_t *src, const int32_t *dst, const double *ns, const int32_t *kind, int64_t n,
+                          int64_t nodes, int64_t *place, int32_t *out_src, int32_t *out_dst, double *out_ns,
+                          int32_t *out_kind)
+{
+    memset(place, 0, (size_t)(nodes + 1) * sizeof *place);
+    for (int64_t i = 0; i < n; i++) {
+        if (dst[i] < 0 || dst[i] >= nodes) return -1;
+        place[dst[i] + 1] += src[i] < dst[i];
+    }
+    for (int64_t node = 0; node < nodes; node++) place[node + 1] += place[node];
+    int64_t count = place[nodes];
+    for (int64_t i = 0; i < n; i++) {
+        if (src[i] >= dst[i]) continue;
+        int64_t to = place[dst[i]]++;
+        out_src[to] = src[i];
+        out_dst[to] = dst[i];
+        out_ns[to] = ns[i];
+        out_kind[to] = kind[i];
+    }
+    return count;
 }
 
 /*

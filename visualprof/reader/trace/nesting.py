@@ -103,7 +103,8 @@ def nearest_ancestor(parent: Ids, wanted: Mask, rows: Rows) -> Ids:
         return at
     native = function("vp_nearest", None, INT32, UINT8, c_int64, INT32)
     if native and len(at) > len(parent) >> 4:
-        nearest = np.full(len(parent) + 1, -1, np.int32)  # the last entry is for row -1
+        nearest = np.empty(len(parent) + 1, np.int32)
+        nearest[-1] = -1  # of row -1
         native(np.ascontiguousarray(parent), wanted.view(np.uint8), len(parent), nearest)
         return nearest[at]
     climbing = np.flatnonzero((at >= 0) & ~wanted[at])

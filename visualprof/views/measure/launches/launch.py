@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from ctypes import c_int64
 
 import msgspec
 import numpy as np
 
+from visualprof.reader.native import INT32, INT64, function
 from visualprof.reader.trace import Category, Floats, Ids, Ints, LinkKind, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.matching import match_ids, number_track_processes
 from visualprof.reader.trace.nesting import nearest_ancestor
@@ -57,6 +59,7 @@ def is_api_call(trace: Trace) -> Mask:
     return (trace.events.category == Category.RUNTIME) & trace.track_mask(TrackKind.THREAD) & _has_duration(trace)
 
 
+@cached_on_trace
 def _has_duration(trace: Trace) -> Mask:
     """Return, per event, whether its duration is known."""
     return trace.events.dur >= 0
@@ -87,11 +90,22 @@ def is_nested_duplicate(trace: Trace) -> Mask:
     rows = rows[is_op[parent[rows]]]
     is_duplicate = np.zeros(len(is_op), bool)
     if len(rows):
-        child_count = np.bincount(np.where(_has_duration(trace), parent, -1) + 1, minlength=len(is_op) + 1)
-        is_duplicate[rows[child_count[parent[rows] + 1] == 1]] = True
+        is_duplicate[rows[child_counts(trace)[parent[rows]] == 1]] = True
     return is_duplicate
 
 
+def child_counts(trace: Trace) -> Rows:
+    """Return, per event, the number of events with a duration directly inside it."""
+    parent, dur = trace.events.parent, trace.events.dur
+    native = function("vp_count_children", None, INT32, INT64, c_int64, INT32)
+    if native:
+        count = np.zeros(len(parent), np.int32)
+        native(np.ascontiguousarray(parent), np.ascontiguousarray(dur), len(parent), count)
+        return count
+    return np.bincount(parent[(parent >= 0) & (dur >= 0)], minlength=len(parent))
+
+
+@cached_on_trace
 def _is_operator_event(trace: Trace) -> Mask:
     """Return, per event, whether it is an operator, without removing nested duplicates."""
     return trace.events.category_mask(*OPERATOR_CATEGORIES) & is_call(trace) & _has_duration(trace)

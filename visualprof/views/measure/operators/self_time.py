@@ -72,12 +72,14 @@ def self_times(trace: Trace, tracks: Sequence[int], spans: Ints) -> SelfTimes:
         [intersect(work_spans.get(track, NO_SPANS), np.array([[start, end]])) for track in tracks] if work_spans else []
     )
     for index, track in enumerate(tracks):
-        track_rows = _rows_between(trace, track, start, end)
+        enclosing, first, last = _rows_between(trace, track, start, end)
+        track_rows = np.concatenate((enclosing, np.arange(first, last)))
+        starts, ends = (np.concatenate((times[enclosing], times[first:last])) for times in (events.ts, events.end))
         other_work = merge(*work_by_track[:index], *work_by_track[index + 1 :]) if work_by_track else NO_SPANS
         own_spans = subtract(spans, subtract(other_work, work_by_track[index])) if work_by_track else spans
-        total = covered_ns(own_spans, events.ts[track_rows], events.end[track_rows])
-        nested_ns, is_nested = _nested_times(events.parent, track_rows, total)
-        self_ns = np.maximum(total - nested_ns, 0)
+        self_ns = covered_ns(own_spans, starts, ends)
+        nested_ns, is_nested = _nested_times(events.parent, track_rows, self_ns)
+        self_ns -= nested_ns
         with_time = np.flatnonzero(self_ns > 0)
         rows.append(track_rows[with_time])
         times.append(self_ns[with_time])
@@ -105,8 +107,8 @@ def _nested_times(parent: Ids, rows: Ints, total: Ints) -> tuple[Ints, Mask]:
     return np.bincount(index[is_inside], total[is_inside], len(rows)).astype(np.int64), is_inside
 
 
-def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints:
-    """Return the events of a thread between two times, or enclose the first one, ascending."""
+def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> tuple[Ints, int, int]:
+    """Return the events of a thread that enclose `start`, ascending, and first and end of those that begin later."""
     track, events = trace.tracks[track_number], trace.events
     first, last = track.first, track.first + track.count
     first_inside, end_inside = (first + int(offset) for offset in np.searchsorted(events.ts[first:last], (start, end)))
@@ -115,7 +117,7 @@ def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> Ints
         if events.end[row] >= start:
             enclosing.append(row)
         row = int(events.parent[row])
-    return np.concatenate((np.array(enclosing[::-1], np.int64), np.arange(first_inside, end_inside, dtype=np.int64)))
+    return np.array(enclosing[::-1], np.int64), first_inside, end_inside
 
 
 @cached_on_trace
@@ -139,8 +141,11 @@ def sum_by_name(trace: Trace, parts: Sequence[SelfTimes]) -> NamedSelfTimes:
         np.concatenate([empty, *(part.rows for part in parts)]),
         np.concatenate([empty, *(part.ns for part in parts)]),
     )
-    groups = group(trace.events.name[rows], trace.events.category[rows])
-    categories = [Category(int(category)).name.lower() for category in trace.events.category[rows][groups.first]]
+    names, categories = trace.events.name[rows], trace.events.category[rows]
+    groups = group(names, categories)
     return NamedSelfTimes(
-        name_texts(trace, trace.events.name[rows][groups.first]), categories, groups.sum(ns), groups.count
+        name_texts(trace, names[groups.first]),
+        [Category(int(category)).name.lower() for category in categories[groups.first]],
+        groups.sum(ns),
+        groups.count,
     )

@@ -52,7 +52,7 @@ class Baseline(msgspec.Struct, frozen=True, kw_only=True):
 
         It is the measured step time, scaled by the effect of the change on the replayed step time.
         """
-        return self.scale_to_measured(solve(self.graph, dur, delay_ns), dur)
+        return self.scale_to_measured(solve(self.graph, dur, delay_ns, only_times=True), dur)
 
     def scale_to_measured(self, replay: Replay, dur: Floats) -> float:
         """Return the step time of another replay, relative to the measured step time.

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from ctypes import c_int64
 
 import numpy as np
 
+from visualprof.reader.native import FLOAT64, INT32, INT64, function
 from visualprof.reader.trace import Category, Floats, Ids, Ints, Rows, Trace, TrackKind
 from visualprof.reader.trace.order import group_rows
 from visualprof.views.measure.columns.groups import distinct, is_in
@@ -40,6 +42,7 @@ def wait_graph(trace: Trace) -> WaitGraph:
     return _Builder(trace).graph()
 
 
+_EDGE_TYPES = (INT32, INT32, FLOAT64, INT32)  # of `vp_sort_edges`
 _EdgeColumns = tuple[Rows, Rows, Floats, str]  # src, dst, ns, kind
 
 
@@ -125,7 +128,7 @@ class _Builder:
         tracks = tuple(tuple(group.tracks) for group in self._groups)
         return WaitGraph(
             nodes=nodes,
-            edges=_sorted_edges(edges),
+            edges=sorted_edges(edges),
             step_nodes=step_nodes,
             group_tracks=tracks,
             launch_ns=launch_ns,
@@ -363,12 +366,20 @@ def _previous_of_key(key: Ids) -> Ints:
     return previous
 
 
-def _sorted_edges(edges: Sequence[_EdgeColumns]) -> Dependencies:
+def sorted_edges(edges: Sequence[_EdgeColumns]) -> Dependencies:
     """Return edges sorted by the waiting node; edges that lead backwards, because clocks differ, are left out."""
-    src, dst = (np.concatenate([np.asarray(edge[column], np.int32) for edge in edges]) for column in range(2))
-    ns = np.concatenate([np.asarray(edge[2], np.float64) for edge in edges])
+    src: Ids = np.concatenate([edge[0] for edge in edges], dtype=np.int32, casting="unsafe")
+    dst: Ids = np.concatenate([edge[1] for edge in edges], dtype=np.int32, casting="unsafe")
+    ns: Floats = np.concatenate([edge[2] for edge in edges], dtype=np.float64)
     kinds = np.array([DEPENDENCY_KINDS.index(edge[3]) for edge in edges], np.int32)
     kind = np.repeat(kinds, [len(edge[0]) for edge in edges])
-    order = group_rows(dst, int(dst.max(initial=-1)) + 1)[0]
+    nodes = int(dst.max(initial=-1)) + 1
+    native = function("vp_sort_edges", c_int64, *_EDGE_TYPES, c_int64, c_int64, INT64, *_EDGE_TYPES)
+    if native:
+        ordered = np.empty_like(src), np.empty_like(dst), np.empty_like(ns), np.empty_like(kind)
+        count: int = native(src, dst, ns, kind, len(src), nodes, np.empty(nodes + 1, np.int64), *ordered)
+        if count >= 0:
+            return Dependencies(ordered[0][:count], ordered[1][:count], ordered[2][:count], ordered[3][:count])
+    order = group_rows(dst, nodes)[0]
     order = order[src[order] < dst[order]]
     return Dependencies(src[order], dst[order], ns[order], kind[order])

@@ -12,8 +12,9 @@ import numpy as np
 
 from visualprof.errors import BadParameter
 from visualprof.messages import msg
-from visualprof.reader.trace import UNNAMED, Category, Floats, Ints, Mask, Rows, Trace, TrackKind
+from visualprof.reader.trace import UNNAMED, Category, Floats, Ids, Ints, Mask, Rows, Trace, TrackKind
 from visualprof.reader.trace.nesting import nearest_ancestor
+from visualprof.reader.trace.types import Bytes
 from visualprof.views.measure.columns.groups import distinct, is_in
 from visualprof.views.measure.columns.intervals import covered_ns, union
 from visualprof.views.measure.columns.trace_cache import cached_on_trace
@@ -230,8 +231,8 @@ def _change_effect(trace: Trace, graph: WaitGraph, change: Change) -> ChangeEffe
         return ChangeEffect(no_rows, no_rows, 1.0, removed, no_rows, np.zeros(0)) if len(removed) else None
     is_work, is_host = affected_events(trace, change)
     first_node = int(graph.step_nodes[0]) if len(graph.step_nodes) else 0  # nodes before the first step do not change
-    work_nodes = np.flatnonzero((nodes.thread_group < 0) & is_work[nodes.event])
-    work_nodes = work_nodes[work_nodes >= first_node]
+    work_nodes = graph.work_nodes[np.searchsorted(graph.work_nodes, first_node) :]
+    work_nodes = work_nodes[is_work[nodes.event[work_nodes]]]
     if not (len(work_nodes) or is_host.any()):
         return None
     scaled, removed = no_rows, no_rows
@@ -287,9 +288,8 @@ def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:
         return no_events, is_host
     if change.target in DEVICE_TARGETS:
         is_on_device = np.array(no_events)
-        rows = _device_rows(trace)
-        rows = rows[has_name[events.name[rows]] & is_in(events.category[rows], DEVICE_TARGETS[change.target])]
-        is_on_device[rows] = True
+        rows, names, categories = _device_events(trace)
+        is_on_device[rows[has_name[names] & is_in(categories, DEVICE_TARGETS[change.target])]] = True
         # If no collective runs on a device, collectives are work of threads.
         only_on_threads = change.target == "collective" and not (events.category[work] == Category.COMM).any()
         if not only_on_threads:
@@ -303,12 +303,25 @@ def affected_events(trace: Trace, change: Change) -> tuple[Mask, Mask]:
         is_host = np.array(no_events)
         is_host[call[call >= 0]] = True
         return no_events, is_host
-    is_affected = has_name[events.name] & is_operator(trace)
-    is_owned = np.array(no_events)
-    launched = launches(trace)
-    sites = np.where(launched.site != launched.issuer, launched.site, call)  # for captured graphs, their operators
-    is_owned[work[nearest_ancestor(events.parent, is_affected, sites) >= 0]] = True
+    rows, names = _operators(trace)
+    is_affected, is_owned = np.array(no_events), no_events
+    is_affected[rows[has_name[names]]] = True
+    is_owned[work[nearest_ancestor(events.parent, is_affected, _launch_sites(trace)) >= 0]] = True
     return is_owned, is_affected
+
+
+@cached_on_trace
+def _operators(trace: Trace) -> tuple[Rows, Ids]:
+    """Return the operators and their names."""
+    rows = np.flatnonzero(is_operator(trace)).astype(np.int32)
+    return rows, trace.events.name[rows]
+
+
+@cached_on_trace
+def _launch_sites(trace: Trace) -> Ids:
+    """Return the call that launched each piece of device work; for captured graphs, its operator."""
+    launched = launches(trace)
+    return np.where(launched.site != launched.issuer, launched.site, device_calls(trace)[1])
 
 
 @cached_on_trace
@@ -318,6 +331,7 @@ def _is_thread_time(trace: Trace) -> Mask:
 
 
 @cached_on_trace
-def _device_rows(trace: Trace) -> Rows:
-    """Return the events on streams of devices."""
-    return np.flatnonzero(trace.track_mask(TrackKind.STREAM))
+def _device_events(trace: Trace) -> tuple[Rows, Ids, Bytes]:
+    """Return the events on streams of devices, their names and categories."""
+    rows = np.flatnonzero(trace.track_mask(TrackKind.STREAM)).astype(np.int32)
+    return rows, trace.events.name[rows], trace.events.category[rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ctypes import c_int64
+from ctypes import c_int64, c_void_p
 from functools import cached_property
 from itertools import pairwise
 
@@ -99,6 +99,11 @@ class WaitGraph(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     unexplained_ns: int
 
     @cached_property
+    def work_nodes(self) -> Ints:
+        """Nodes of device work, ascending."""
+        return np.flatnonzero(self.nodes.thread_group < 0)
+
+    @cached_property
     def host_edges(self) -> list[HostEdges]:
         """Edges along the threads of each thread group."""
         time, src, dst = self.nodes.time, self.edges.src, self.edges.dst
@@ -113,29 +118,33 @@ class Replay(msgspec.Struct, frozen=True):
 
     Attributes:
         time: (n,) ns of each node.
-        critical_edge: (n,) edge that determined the time, -1 for none.
+        critical_edge: (n,) edge that determined the time, -1 for none; empty if only the times were requested.
     """
 
     time: Floats
     critical_edge: Ints
 
 
-def solve(graph: WaitGraph, dur: Floats, delay_ns: Floats) -> Replay:
+def solve(graph: WaitGraph, dur: Floats, delay_ns: Floats, *, only_times: bool = False) -> Replay:
     """Return each node as early as its dependencies allow; nodes without dependencies keep their measured time.
 
     Args:
         graph: The graph.
         dur: (n,) ns of device work.
         delay_ns: (e,) ns of the edges, -inf for a removed one.
+        only_times: The critical edges are not needed.
     """
     nodes, edges = graph.nodes, graph.edges
     count = len(nodes.time)
     first = edges.first_edges(count)
-    time, critical_edge = nodes.time.astype(np.float64), np.full(count, -1, np.int64)
-    native = function("vp_replay", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64, INT64)
+    time = nodes.time.astype(np.float64)
+    native = function("vp_replay", None, INT64, INT32, FLOAT64, FLOAT64, c_int64, FLOAT64, c_void_p)
     if native:
-        native(first, edges.src, np.ascontiguousarray(delay_ns), np.ascontiguousarray(dur), count, time, critical_edge)
+        critical_edge = np.empty(0 if only_times else count, np.int64)
+        address = None if only_times else critical_edge.ctypes.data
+        native(first, edges.src, np.ascontiguousarray(delay_ns), np.ascontiguousarray(dur), count, time, address)
         return Replay(time, critical_edge)
+    critical_edge = np.full(count, -1, np.int64)
     return _solve_fallback(first, edges.src, delay_ns, dur, time, critical_edge)
 
 

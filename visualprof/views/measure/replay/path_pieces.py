@@ -132,7 +132,7 @@ def event_slacks(trace: Trace, rows: Rows) -> Floats:
     unchanged, events = baseline_replay(trace), trace.events
     nodes, edges = unchanged.graph.nodes, unchanged.graph.edges
     node_of_event = np.full(len(events) + 1, -1, np.int32)
-    work_nodes = np.flatnonzero(nodes.thread_group < 0)
+    work_nodes = unchanged.graph.work_nodes
     node_of_event[nodes.event[work_nodes]] = work_nodes
     work_node = node_of_event[rows]
     slack = np.where(work_node >= 0, (unchanged.latest - unchanged.replay.time)[work_node], np.nan)

@@ -67,8 +67,7 @@ def replayed_steps(trace: Trace, graph: WaitGraph) -> ReplayedSteps:
     total_ns = (windows.end - windows.start)[is_typical]
     work = step_work(trace)
     node_of_event = np.full(len(trace.events), -1, np.int32)
-    device_nodes = np.flatnonzero(nodes.thread_group < 0)
-    node_of_event[nodes.event[device_nodes]] = device_nodes
+    node_of_event[nodes.event[graph.work_nodes]] = graph.work_nodes
     start_ns, end_ns, _ = replay_window(graph, nodes.time.astype(np.float64), nodes.dur.astype(np.float64))
     annotations = np.stack((trace.steps.ts, trace.steps.ts + trace.steps.dur), axis=1) - first_ns
     return ReplayedSteps(
