@@ -20,7 +20,6 @@ LONGER = {
     "visualprof/reader/native/heap.c": 520,
     "visualprof/reader/native/snapshot.c": 790,
     "visualprof/reader/logdir/scan.py": 410,
-    "visualprof/remote/child/advice/stage.py": 410,
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from visualprof.messages import msg
 from visualprof.remote.backends import all_backends
 from visualprof.remote.child.advice.process import ChildProcess, ProcessLimits, write_log_line
 from visualprof.remote.child.task import TaskFile
@@ -45,3 +46,13 @@ def usable_converters(
             process.close()
     unsuitable = {kind.name: reasons[kind.name] for kind in available if reasons.get(kind.name)}
     return [kind for kind in available if reasons.get(kind.name) == ""], unsuitable
+
+
+def absence_reason(name: str) -> str:
+    """Return why this machine did not try a candidate that was asked for."""
+    if "+" in name:
+        return msg("child.combination_not_tried", "only candidates that pass are combined")
+    return msg(
+        "child.candidate_not_here",
+        "this machine does not have its runtime or converter, or it needs rows of yours (--data)",
+    )

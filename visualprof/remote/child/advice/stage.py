@@ -15,7 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from visualprof.messages import msg
-from visualprof.remote.child.advice.applicable import model_format, usable_converters
+from visualprof.remote.child.advice.applicable import absence_reason, model_format, usable_converters
 from visualprof.remote.child.advice.candidates import (
     Candidate,
     ConversionStep,
@@ -114,7 +114,7 @@ class AdviceStage:
             self.rows.append(row)
         for name in unmatched(self.asked.only, [row.name for row in self.rows]):
             row = CandidateRow(folder_name(name), "runtime", [], spec_json(spec), verdict="does not apply")
-            row.why = _absence(name)
+            row.why = absence_reason(name)
             self.rows.append(row)
 
     def _run_candidates(self, candidates: Sequence[Candidate], done: int, total: int) -> None:
@@ -393,13 +393,3 @@ class AdviceStage:
         part = self.task.out / "advice.json.part"
         part.write_text(json.dumps(body, allow_nan=False), "utf-8")
         part.rename(self.task.out / "advice.json")
-
-
-def _absence(name: str) -> str:
-    """Return why this machine did not try a candidate that was asked for."""
-    if "+" in name:
-        return msg("child.combination_not_tried", "only candidates that pass are combined")
-    return msg(
-        "child.candidate_not_here",
-        "this machine does not have its runtime or converter, or it needs rows of yours (--data)",
-    )
