@@ -42,7 +42,7 @@ def others_ratio(busy_s: float, own_s: float, wall_s: float, processors: int | N
         busy_s: Processor time of all programs.
         own_s: Processor time of our own.
         wall_s: Elapsed time.
-        processors: Number of processors (default: those of this machine).
+        processors: Number of processors (default: this machine).
     """
     capacity_s = wall_s * (processors or os.cpu_count() or 1)
     return min(max((busy_s - own_s) / capacity_s, 0.0), 1.0) if capacity_s > 0 else 0.0

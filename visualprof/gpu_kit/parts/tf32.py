@@ -1,4 +1,4 @@
-"""Training in TF32, whose products run on tensor cores."""
+"""Training in TF32: products run on tensor cores."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Database:
         )
 
     def text(self, number: int) -> str:
-        """Return the text with a number, "" if there is none."""
+        """Return the text with a number, or ""."""
         return self.texts.get(number, "")
 
     def threads(self, numbers: Ints) -> Ids:

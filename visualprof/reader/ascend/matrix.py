@@ -1,7 +1,7 @@
 """The matrix of transfers between ranks: `communication_matrix.json`, or the table CommAnalyzerMatrix of `analysis.db`.
 
 Ranks are numbers within a group, and a group is the hash of its name. Sizes are in MB of 10^6 bytes and times in ms.
-Besides the total of an operation, the matrix repeats its fastest and slowest calls (`-top1`, `-middle`, `-bottom1`).
+With the total of an operation, the matrix repeats its fastest and slowest calls (`-top1`, `-middle`, `-bottom1`).
 """
 
 from __future__ import annotations

@@ -65,7 +65,7 @@ class LinkCell(NamedTuple):
 def rank_pairs(
     met: CommunicationEvents, ranks: Sequence[RankSteps], process_groups: ProcessGroups, step: str
 ) -> list[RankLink]:
-    """Return pairs of ranks, those that are slower than similar pairs first."""
+    """Return pairs of ranks, pairs slower than similar ones first."""
     shared = [name for name in met.steps if step in ("", name)]
     length = float(np.median(np.concatenate([rank.end - rank.start for rank in ranks]))) if shared else 0.0
     pairs = link_times(met, shared, length)

@@ -11,7 +11,7 @@ class TransferColumns(Columns):
     """Transfers between two ranks by operation and type of link, if the recording reports a matrix of them.
 
     Attributes:
-        rank: The rank whose recording reports the transfers.
+        rank: The rank with the recording that reports the transfers.
         link: Type of the link: HCCS, RDMA, PCIE, SIO; LOCAL for copies within a device.
         source: Global rank of the sender; None if the members of the group are unknown.
         destination: Global rank of the receiver; None if unknown.
