@@ -249,8 +249,9 @@ purpose 文件中记录的用途，或根据阶段推导的用途，见 docs/zh/
 event_id 分配发生时所处的事件。
 op_id 包含该分配的最内层算子。
 op 该算子的名称。
+operator 同上；内存快照取自关联的采集，见 docs/zh/views/snapshot.md。
 module_id 包含该分配的最内层模块调用；反向工作取其前向算子所在的模块。
-module 该模块的名称。
+module 该模块的名称；内存快照与 `block` 相同。
 stack 包含该算子的 Python 栈帧，每行一个，最内层在前。
 {_STEP.strip()}
 """,
@@ -282,7 +283,8 @@ pool 内存池：default，或私有内存池的两个编号。
 stream 流的地址；默认流为 0x0。
 line 分配该块的程序行：您自己源码中最内层的栈帧。
 function 分配该块的函数。
-module 模块 `forward` 调用链（按源码行）。
+operator 最内层算子，取自关联的采集，见 docs/zh/views/snapshot.md。
+module 采集中的模块路径；没有时为 `forward` 调用链（按源码行）。
 category 内存的用途，见 docs/zh/views/snapshot.md。
 stack 分配时的栈帧，每行一个，最内层在前。
 free_stack 释放时的栈帧。

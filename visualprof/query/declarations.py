@@ -249,8 +249,9 @@ purpose word Purpose that the file records, or that is derived from stages, see 
 event_id id Event during which it was allocated.
 op_id id Innermost operator around the allocation.
 op name Name of that operator.
+operator name Likewise; in a memory snapshot, from the joined recording, see docs/views/snapshot.md.
 module_id id Call of the innermost module around the allocation; for backward work, that of the forward operator.
-module name Name of that module.
+module name Name of that module; in a memory snapshot, as in `block`.
 stack text Python frames around the operator, the innermost first, one per line.
 {_STEP.strip()}
 """,
@@ -282,7 +283,8 @@ pool word Memory pool: default, or the two numbers of a private pool.
 stream word Address of the stream; 0x0 for the default stream.
 line name Line of the program that allocated it: the innermost frame of your own source.
 function name Function that allocated it.
-module name Chain of the `forward` calls of modules, by their lines.
+operator name Innermost operator, from the joined recording, see docs/views/snapshot.md.
+module name Path of modules in the recording; otherwise the chain of `forward` calls, by their lines.
 category word Role of the memory, see docs/views/snapshot.md.
 stack text Frames of the allocation, the innermost first, one per line.
 free_stack text Frames of the release.

@@ -9,7 +9,7 @@ import numpy as np
 from visualprof.query import origins
 from visualprof.query.tables.columns import Builder, Values, objects, words
 from visualprof.query.tables.facts import Facts
-from visualprof.reader.trace import Floats, Ids, Ints, Mask
+from visualprof.reader.trace import Floats, Ids, Ints, Mask, Trace
 from visualprof.reader.trace.heap import NO_TIME, Heap
 from visualprof.views.measure.heap.growth import named_steps
 from visualprof.views.measure.heap.labels import GroupBy, block_labels, pool_name, stack_frames, stream_name
@@ -40,6 +40,7 @@ class BlockTable(Facts):
             "pool": lambda: objects([pool_name(heap, row) for row in blocks.pool.tolist()]),
             "stream": lambda: objects([stream_name(heap, row) for row in blocks.stream.tolist()]),
             **{name: self._label(by) for name, by in _LABELS.items()},
+            "operator": lambda: objects(labels_or_none(self.trace, "operator")),
             "stack": lambda: self._stacks(heap, blocks.stack),
             "free_stack": lambda: self._stacks(heap, blocks.free_stack),
             "step": lambda: objects(self._steps(heap, born)),
@@ -73,12 +74,7 @@ class BlockTable(Facts):
         return np.where(is_known, np.where(is_known, end, 0) - np.where(is_known, start, 0), np.nan)
 
     def _label(self, by: GroupBy) -> Builder:
-        def build() -> Values:
-            labels = block_labels(self.trace, by)
-            rows: list[int] = labels.label.tolist()
-            return objects([labels.names[row] or None for row in rows])
-
-        return build
+        return lambda: objects(labels_or_none(self.trace, by))
 
     def _stacks(self, heap: Heap, stacks: Ids) -> Values:
         texts = ["\n".join(stack_frames(self.trace, stack)) for stack in range(len(heap.stacks.offset) - 1)]
@@ -95,6 +91,20 @@ class BlockTable(Facts):
                 for row in np.flatnonzero(is_inside).tolist():
                     out[row] = name
         return out
+
+
+def labels_or_none(trace: Trace, by: GroupBy) -> list[str | None]:
+    """Return the label of each block of a memory snapshot, `None` for none.
+
+    There are no operators unless the snapshot is joined with a recording.
+    """
+    heap = trace.heap
+    assert heap is not None
+    if by == "operator" and not len(heap.origins):
+        return [None] * len(heap.blocks.addr)
+    labels = block_labels(trace, by)
+    rows: list[int] = labels.label.tolist()
+    return [labels.names[row] or None for row in rows]
 
 
 _LABELS: dict[str, GroupBy] = {"line": "line", "function": "function", "module": "module", "category": "category"}

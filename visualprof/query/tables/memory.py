@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from visualprof.query import origins
+from visualprof.query.tables.blocks import labels_or_none
 from visualprof.query.tables.columns import Builder, Values, event_ids, objects, words
 from visualprof.query.tables.events import names_of, stack_values, step_names
 from visualprof.query.tables.facts import Facts
-from visualprof.reader.trace import NO_ADDRESS, Ids, Ints
+from visualprof.reader.trace import NO_ADDRESS, Ids, Ints, Trace
+from visualprof.reader.trace.heap import Heap
 from visualprof.views.measure.devices.memory import (
     NEVER,
     is_memory_owner,
@@ -70,12 +73,38 @@ class AllocationTable(Facts):
             "event_id": lambda: event_ids(event),
             "op_id": lambda: event_ids(self.owners),
             "op": lambda: Values(names_of(trace, self.owners), "text"),
+            "operator": lambda: self._recorded("operator") or Values(names_of(trace, self.owners), "text"),
             "module_id": lambda: event_ids(np.where(event >= 0, module[event], -1)),
-            "module": lambda: words(path, path_labels(origins.module_paths(trace), trace.strings)),
+            "module": lambda: (
+                self._recorded("module") or words(path, path_labels(origins.module_paths(trace), trace.strings))
+            ),
             "stack": lambda: stack_values(trace, self.owners),
             "step_id": lambda: Values(step, "step", -1),
             "step": lambda: Values(step_names(trace)[step], "text"),
         }
+
+    def _recorded(self, by: Literal["operator", "module"]) -> Values | None:
+        """Return the labels of a memory snapshot's blocks, `None` for another trace."""
+        if self.trace.heap is None:
+            return None
+        block = blocks_of_allocs(self.trace, self.trace.heap)[self.lifetimes[0]]
+        labels = labels_or_none(self.trace, by)
+        rows: list[int] = block.tolist()
+        return objects([labels[row] for row in rows])
+
+
+def blocks_of_allocs(trace: Trace, heap: Heap) -> Ints:
+    """Return the block of each allocation in the memory events of a snapshot, -1 for releases.
+
+    The reader writes one allocation per block and device, in the order of the history.
+    """
+    allocs, out = trace.allocs, np.full(len(trace.allocs.ts), -1, np.int64)
+    for device in heap.tables.device.tolist():
+        blocks = np.flatnonzero(heap.blocks.device == device)
+        rows = np.flatnonzero((allocs.device == device) & (allocs.bytes > 0))
+        if len(rows):  # a device without a history has no memory events
+            out[rows] = blocks[np.argsort(heap.blocks.born[blocks], kind="stable")]
+    return out
 
 
 class MemoryTable(Facts):
