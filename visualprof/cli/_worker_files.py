@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+from visualprof.cli._recording import find_named, join_named
 from visualprof.errors import BadParameter, NotFound, VisualprofError
 
 if TYPE_CHECKING:
@@ -43,12 +44,14 @@ class WorkerFile(NamedTuple):
         path: Path of the file.
         step_range: Pattern of the ranges that are steps, "" for the file's own steps.
         rank: Label of the rank in a file with several, "" for a file with one.
+        recordings: Recordings with which a memory snapshot is joined, none to choose by the names of the files.
     """
 
     id: str
     path: Path
     step_range: str = ""
     rank: str = ""
+    recordings: tuple[Path, ...] = ()
 
     @property
     def name(self) -> str:
@@ -115,11 +118,20 @@ def _rank_labels(path: Path) -> list[str]:
     return labels
 
 
-def file_of(workers: list[tuple[str, list[WorkerFile]]], worker: str, span: str, path: str) -> WorkerFile:
+def file_of(
+    workers: list[tuple[str, list[WorkerFile]]], worker: str, span: str, path: str, recording: str = ""
+) -> WorkerFile:
     """Return the file of a worker (default: the first).
 
+    Args:
+        workers: The workers of a run.
+        worker: Name of the worker, "" for the first.
+        span: Id of the span, "" for the first.
+        path: The run, for errors.
+        recording: Recording with which a memory snapshot is joined, "" to choose by the names of the files.
+
     Raises:
-        NotFound: There is no such worker or span.
+        NotFound: There is no such worker, span or recording.
     """
     others: list[str] = []
     for name, spans in workers:
@@ -127,7 +139,7 @@ def file_of(workers: list[tuple[str, list[WorkerFile]]], worker: str, span: str,
             # Also the label of a rank, and the name of the file for the first rank in it
             names = ("", name, file.rank or name, name.removesuffix(f" [{file.rank}]"))
             if worker in names and span in ("", file.id):
-                return file
+                return file._replace(recordings=find_named(file.path, recording)) if recording else file
             if worker in names and span:
                 others.append(file.id)
     if others:
@@ -144,6 +156,8 @@ def open_worker(file: WorkerFile) -> Trace:
     from visualprof.reader.trace.step_ranges import with_step_range
 
     trace = open_file(file.path, recording_fingerprint(file.path))
+    if file.recordings:
+        trace = join_named(trace, file.recordings)
     return with_step_range(select_rank(trace, file.rank) if file.rank else trace, file.step_range)
 
 

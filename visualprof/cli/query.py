@@ -19,7 +19,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from visualprof.cli import _step_range, _warnings
+from visualprof.cli import _recording, _step_range, _warnings
 from visualprof.errors import BadParameter, MissingData, NotFound
 
 if TYPE_CHECKING:
@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Let the statement read and write files and change settings, for joins with your own files.",
     )
     _step_range.add_arguments(parser)
+    _recording.add_arguments(parser)
     _warnings.add_arguments(parser)
 
 
@@ -96,7 +97,7 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.query.engine import Engine, import_duckdb
 
     import_duckdb()
-    sources = open_sources(paths, args.worker, args.step_range)
+    sources = open_sources(paths, args.worker, args.step_range, args.recording)
     _warnings.print_warnings(_warnings_about(paths, sources), args.strict)
     engine = Engine(
         sources,
@@ -172,8 +173,15 @@ def _pairs(texts: Sequence[str]) -> list[tuple[str, str]]:
     return pairs
 
 
-def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "") -> list[Source]:
-    """Return the traces of some profiles or runs, one per worker."""
+def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "", recording: str = "") -> list[Source]:
+    """Return the traces of some profiles or runs, one per worker.
+
+    Args:
+        paths: The profiles or runs.
+        worker: The only worker to read, "" for all.
+        step_range: Pattern of the ranges that are steps, "" for the steps of the files.
+        recording: Recording with which a memory snapshot is joined; the first worker is the only one then.
+    """
     from visualprof.cli._worker_files import file_of, files_of, open_worker
     from visualprof.query.tables import Source
     from visualprof.reader.run_data.folders import is_data_name
@@ -191,7 +199,8 @@ def open_sources(paths: Sequence[str], worker: str = "", step_range: str = "") -
         if not workers:
             sources.append(Source(TraceBuilder("").build(), Path(path).name, read_run_data=read_data))
             continue
-        files = [file_of(workers, worker, "", path)] if worker else [spans[0] for _, spans in workers]
+        chosen = [file_of(workers, worker, "", path, recording)] if worker or recording else []
+        files = chosen or [spans[0] for _, spans in workers]
         for number, file in enumerate(files):
             trace = open_worker(file)
             rank = None if trace.meta.rank >= 0 or len(files) == 1 else number

@@ -17,7 +17,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from visualprof.cli import _step_range, _warnings
+from visualprof.cli import _recording, _step_range, _warnings
 from visualprof.cli._subjects import subject_of
 from visualprof.cli._worker_files import WorkerFile, file_of, files_of, open_worker, skipped_files
 from visualprof.errors import BadParameter, MissingData, VisualprofError
@@ -64,6 +64,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="Parameter of the view, such as step=5 or group=shape; repeatable.",
     )
     _step_range.add_arguments(parser)
+    _recording.add_arguments(parser)
     add_output_arguments(parser)
     _warnings.add_arguments(parser)
 
@@ -86,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
     if args.view == "all":
         workers = files_of(args.path, args.step_range)
         views = {v.name: (v, v.parse({})) for v in all_views() if v.subject in ("trace", "run")}
-        answers = _answers(views, workers, file_of(workers, args.worker, args.span, args.path))
+        answers = _answers(views, workers, file_of(workers, args.worker, args.span, args.path, args.recording))
         warnings = _warnings_of(args.path, workers, None)
         write_json(answers, warnings)
         _warnings.print_warnings(warnings, args.strict)
@@ -101,7 +102,7 @@ def run(args: argparse.Namespace) -> int:
         _warnings.print_warnings(warnings, args.strict)
         return 0
     workers = files_of(args.path, args.step_range)
-    file = file_of(workers, args.worker, args.span, args.path)
+    file = file_of(workers, args.worker, args.span, args.path, args.recording)
     answer = _answer_of_run(chosen, params, workers, file)
     warnings = _warnings_of(args.path, workers, file if chosen.subject == "trace" else None)
     if answer is None:
@@ -179,6 +180,8 @@ def _without_events(file: WorkerFile) -> MissingData:
 
 def _warnings_of(path: str, workers: list[tuple[str, list[WorkerFile]]], file: WorkerFile | None) -> list[str]:
     """Return the warnings about one file, or the first span of every worker, and a folder's skipped files."""
+    if file and file.recordings:
+        return [*skipped_files(path), *open_worker(file).meta.warnings]
     files = [file] if file else [spans[0] for _, spans in workers if spans]
     return _warnings.warnings_of(list({opened.path: None for opened in files}), skipped_files(path))
 
@@ -190,7 +193,8 @@ def answer_of(chosen: View, params: Any, file: WorkerFile) -> Answer | None:
     from visualprof.views.answers.disk_cache import CachedAnswer
 
     fingerprint = fingerprint_of(file.path)
-    version = tuple(filter(None, (fingerprint, file.step_range and f"step {file.step_range}", file.rank)))
+    joined = [f"recording {fingerprint_of(recording)}" for recording in file.recordings]
+    version = tuple(filter(None, (fingerprint, file.step_range and f"step {file.step_range}", file.rank, *joined)))
     place = CachedAnswer(Cache.default(), chosen, params, version)
     answer = place.load()
     if answer is None and chosen.needs(trace := open_worker(file)):

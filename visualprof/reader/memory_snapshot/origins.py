@@ -13,6 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from visualprof.messages import msg
+from visualprof.reader.patterns import pattern
 from visualprof.reader.trace import NO_ADDRESS, Category, Ids, Ints, LinkKind, Rows, Trace
 from visualprof.reader.trace.heap import NO_TIME, Heap, OriginRows, no_origins
 from visualprof.reader.trace.nesting import nearest_ancestor
@@ -23,6 +24,7 @@ MIN_MATCHED_RATIO = 0.95  # of the recorded allocations within the history
 MAX_OFFSET_NS = 10_000_000  # between the clocks; steps of a loop may repeat all addresses after a longer time
 MAX_SPREAD_NS = 1_000_000  # around the median offset
 _MODULE_PREFIX = "nn.Module: "
+_REFUSAL = pattern(r"^the recording .* is not joined with the memory snapshot: ")
 
 
 class Mismatch(Exception):
@@ -71,6 +73,14 @@ def join_recordings(trace: Trace, recordings: Iterable[tuple[str, Trace | Mismat
         meta=replace(trace.meta, warnings=tuple(warnings)),
         heap=heap if origins is None else replace(heap, origins=origins),
     )
+
+
+def unjoined(trace: Trace) -> Trace:
+    """Return a snapshot without the places in recordings, and without the warnings about recordings."""
+    heap = trace.heap
+    assert heap is not None
+    warnings = tuple(warning for warning in trace.meta.warnings if not _REFUSAL.match(warning))
+    return trace.with_columns(meta=replace(trace.meta, warnings=warnings), heap=replace(heap, origins=no_origins(0)))
 
 
 def match_allocations(heap: Heap, recording: Trace) -> Pairs:
