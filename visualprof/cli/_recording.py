@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,20 +45,21 @@ def find_named(snapshot: Path, name: str) -> tuple[Path, ...]:
     return tuple(snapshot.parent / other for other in chosen[:MAX_RECORDINGS])
 
 
-def join_named(trace: Trace, files: Sequence[Path]) -> Trace:
+def join_named(trace: Trace, recordings: Iterable[tuple[str, Trace]]) -> Trace:
     """Return a memory snapshot joined with these recordings, instead of those that the names of the files suggest.
+
+    Args:
+        trace: The snapshot.
+        recordings: File names and traces.
 
     Raises:
         BadParameter: The trace is not a memory snapshot, or no recording is of the same process and time.
     """
-    from visualprof.cli._worker_files import open_file
-    from visualprof.reader.graph_capture.files import recording_fingerprint
     from visualprof.reader.memory_snapshot.origins import join_recordings, unjoined
 
     if trace.heap is None:
         raise BadParameter("--recording joins a profile with a memory snapshot", "name a memory snapshot as PATH")
-    opened = ((file.name, open_file(file, recording_fingerprint(file))) for file in files)
-    joined = join_recordings(unjoined(trace), opened)
+    joined = join_recordings(unjoined(trace), recordings)
     if joined.heap is None or not len(joined.heap.origins):
         raise BadParameter(joined.meta.warnings[-1], "name another with --recording")
     return joined

@@ -157,7 +157,8 @@ def open_worker(file: WorkerFile) -> Trace:
 
     trace = open_file(file.path, recording_fingerprint(file.path))
     if file.recordings:
-        trace = join_named(trace, file.recordings)
+        opened = ((path.name, open_file(path, recording_fingerprint(path))) for path in file.recordings)
+        trace = join_named(trace, opened)
     return with_step_range(select_rank(trace, file.rank) if file.rank else trace, file.step_range)
 
 

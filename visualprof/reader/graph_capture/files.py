@@ -14,7 +14,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from visualprof.reader.digest import blake2b
-from visualprof.reader.memory_snapshot.recordings import find_recordings, is_snapshot_name
+from visualprof.reader.memory_snapshot.recordings import find_recordings, find_snapshots, is_snapshot_name
 from visualprof.reader.source import Source
 
 CAPTURE_FOLDER = "capture_traces"
@@ -64,6 +64,11 @@ def find_captures(path: str | Path, list_folder: FolderLister | None = None) -> 
     listed = _cached_captures(folder, changed_ns) if settled else _nearest_captures(folder, list_folder or _list_folder)
     rank = _rank(name)
     return sorted(listed, key=lambda file: (_rank(file.name) != rank, file.name))[:MAX_CAPTURES]
+
+
+def snapshot_names(path: str | Path) -> list[str]:
+    """Return the names of the memory snapshots that may be of the same process as a recording."""
+    return find_snapshots(path, _list_folder(Path(path).parent))
 
 
 def _nearest_captures(folder: Path, list_folder: FolderLister) -> list[Path]:

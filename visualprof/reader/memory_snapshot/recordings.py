@@ -30,6 +30,30 @@ def relevant_names(names: Sequence[str]) -> list[str]:
     return [*filter(_RECORDING.search, names), *islice(filter(is_snapshot_name, names), 2)]
 
 
+def find_snapshots(path: str | Path, names: Sequence[str]) -> list[str]:
+    """Return the names of the snapshots that may be of the same process as a recording.
+
+    Args:
+        path: The recording.
+        names: The names in its folder, sorted.
+    """
+    name = Path(path).name
+    snapshots, relevant = list(filter(is_snapshot_name, names)), relevant_names(names)
+    candidates = [other for other in snapshots if len(snapshots) == 1 or _may_belong(other, name)]
+    return [
+        other
+        for other in candidates[:MAX_RECORDINGS]
+        if any(file.name == name for file in find_recordings(Path(path).with_name(other), lambda _: relevant))
+    ]
+
+
+def _may_belong(snapshot: str, recording: str) -> bool:
+    """Return whether a snapshot and a recording have the same process or the same rank in their names."""
+    match, ranks = _SNAPSHOT.match(snapshot), [_RANK.search(name) for name in (snapshot, recording)]
+    numbers = {int(rank[1]) if rank else None for rank in ranks}
+    return bool(match and recording.startswith(f"{match['process']}.")) or (len(numbers) == 1 and None not in numbers)
+
+
 def find_recordings(path: str | Path, list_folder: Callable[[str | Path], Sequence[str]]) -> list[Path]:
     """Return the recordings in the folder of a snapshot that may be of the same process.
 

@@ -13,6 +13,7 @@ from msgspec import Meta
 
 from visualprof.reader.logdir.listing import Span
 from visualprof.reader.trace import Ints, Trace
+from visualprof.server.api.snapshot_joins import located_spans
 from visualprof.server.api.stepped_traces import SteppedTraces
 from visualprof.server.api.table_rows import Order, Sort, sort_order
 from visualprof.server.api.trace_requests import compute_from_trace
@@ -28,7 +29,8 @@ from visualprof.views.measure.heap.holders import select_blocks
 from visualprof.views.measure.heap.labels import GroupBy
 from visualprof.views.measure.heap.moment import device_entries, failed_entries, moment, totals
 from visualprof.views.measure.heap.out_of_memory import explain_failure
-from visualprof.views.measure.heap.overview import HeapMeta, JoinedRecording, entry_times, heap_meta
+from visualprof.views.measure.heap.overview import HeapMeta, entry_times, heap_meta
+from visualprof.views.measure.heap.recorded_times import JoinedRecording
 from visualprof.views.measure.heap.segment_map import MAX_PIECES, segment_map
 from visualprof.views.measure.heap.stacked import TILE_BUCKETS, block_names, make_tile, stacked_blocks
 from visualprof.views.measure.heap.tables import (
@@ -49,7 +51,10 @@ MAX_LEVEL = 40
 Device = Annotated[str, Meta(description="number of a device; the one with the most reserved memory when absent")]
 At = Annotated[
     str,
-    Meta(description="moment: peak, oom, end, the name of a step, or an entry counted from 0 (-1: before the history)"),
+    Meta(
+        description="moment: peak, oom, end, the name of a step, an entry counted from 0 (-1: before the history), or "
+        "NS@FILE: a time of a joined recording"
+    ),
 ]
 Entry = Annotated[int, Meta(ge=0, le=2**53)]
 
@@ -255,13 +260,9 @@ class Snapshot(Resource):
 
     def _with_span(self, query: SpanQuery, recording: JoinedRecording) -> JoinedRecording:
         """Return a recording with its run, worker and span, if a user may see it."""
-        snapshot = self._find_span(query).log_file
-        for run in self._visible.listing().runs:
-            for worker in run.workers:
-                for span in worker.spans:
-                    file = span.log_file
-                    if (file.root, file.folder, file.name) == (snapshot.root, snapshot.folder, recording.file):
-                        return JoinedRecording(recording.file, recording.allocations, run.id, worker.id, span.id)
+        spans = located_spans(self._visible.listing(), self._find_span(query), recording.file)
+        for run, worker, span in spans[:1]:
+            return msgspec.structs.replace(recording, run=run, worker=worker, span=span.id)
         return recording
 
     @get("/snapshot/meta", errors=SPAN_ERRORS, needs="link")

@@ -10,6 +10,7 @@ from visualprof.reader.trace import Trace
 from visualprof.reader.trace.heap import Heap
 from visualprof.views.measure.heap.growth import named_steps
 from visualprof.views.measure.heap.moment import device_entries, failed_entries, peak_entry, requested_curve
+from visualprof.views.measure.heap.recorded_times import recorded_entry
 
 
 def heap_of(trace: Trace) -> Heap:
@@ -51,7 +52,7 @@ def choose_entry(trace: Trace, device: int, at: str) -> int:
         trace: A memory snapshot.
         device: Number of the device.
         at: `peak`, `oom` (where memory ran out, the end without such an entry), `end`, the name of a step (the peak in
-            it), or the number of an entry, counted from 0 on the device.
+            it), the number of an entry, counted from 0 on the device, or `NS@FILE`: a time of a joined recording.
 
     Raises:
         BadParameter: It is no moment of the device.
@@ -68,6 +69,15 @@ def choose_entry(trace: Trace, device: int, at: str) -> int:
         step_first, step_end = steps[at]
         held = requested_curve(heap, device)[step_first - first + 1 : step_end - first + 1]
         return step_first + int(np.argmax(held))
+    time, is_recorded, file = at.partition("@")
+    if is_recorded and time.isdigit() and len(time) < 19:
+        entry = recorded_entry(trace, heap, device, file, int(time))
+        if entry is None:
+            raise BadParameter(
+                msg("views.no_recorded_moment", f"the history does not contain the time {time} ns of {file}"),
+                msg("views.recorded_moments", "the snapshot must be joined with this recording, see its warnings"),
+            )
+        return entry
     number = int(at) if at.lstrip("-").isdigit() and len(at) < 19 else -2
     if not -1 <= number < end - first:
         raise BadParameter(

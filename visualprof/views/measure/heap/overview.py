@@ -12,6 +12,7 @@ from visualprof.views.measure.heap.choice import heap_of
 from visualprof.views.measure.heap.growth import named_steps
 from visualprof.views.measure.heap.labels import pool_name, stream_name
 from visualprof.views.measure.heap.moment import device_entries, failed_entries, peak_entry
+from visualprof.views.measure.heap.recorded_times import JoinedRecording, joined_recordings
 from visualprof.views.measure.heap.stacked import device_curves, max_level, stacked_blocks
 
 MAX_MARKERS = 1000
@@ -29,24 +30,6 @@ class HeapRange(msgspec.Struct):
     name: str
     first: int
     last: int
-
-
-class JoinedRecording(msgspec.Struct):
-    """A recording of the same process, with which the snapshot is joined.
-
-    Attributes:
-        file: File name.
-        allocations: Number of allocations that both contain.
-        run: Run in the log directory; None in a report, and if the recording is not listed.
-        worker: Worker of the run.
-        span: Span of the worker.
-    """
-
-    file: str
-    allocations: int
-    run: str | None = None
-    worker: str | None = None
-    span: str | None = None
 
 
 class HeapMeta(msgspec.Struct):
@@ -135,13 +118,8 @@ def heap_meta(trace: Trace, device: int, version: str) -> HeapMeta:
             for name, (low, high) in list(named_steps(trace, heap, device).items())[:MAX_MARKERS]
         ],
         annotations=_annotations(trace, device),
-        recordings=_recordings(trace),
+        recordings=joined_recordings(trace, heap, device),
     )
-
-
-def _recordings(trace: Trace) -> list[JoinedRecording]:
-    counts: list[int] = np.bincount(heap_of(trace).origins.file).tolist()
-    return [JoinedRecording(trace.strings[file], count) for file, count in enumerate(counts) if file and count]
 
 
 def entry_times(trace: Trace, device: int) -> Ints | None:
