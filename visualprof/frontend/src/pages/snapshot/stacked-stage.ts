@@ -5,7 +5,7 @@ import { hex, mixColors, rgb, type ThemeName } from "../../lib/color";
 import { formatBytes, formatCount } from "../../lib/format";
 import { roleColor } from "./colors";
 import type { EntryWindow } from "./entry-window";
-import { forEachRun, levelOf, tilesOf, type Tile } from "./tile";
+import { forEachRun, levelOf, tilesOf, type Run, type Tile } from "./tile";
 
 export const MARGIN = { left: 66, right: 10, top: 20, bottom: 20 };
 const TICK_PX = { x: 90, y: 40 };
@@ -61,6 +61,7 @@ export class StackedStage extends Frames {
   private width = 0;
   private height = 0;
   private bitmaps = new WeakMap<Tile, { key: string; bitmap: HTMLCanvasElement }>();
+  private runs = new WeakMap<Tile, { block: number; runs: Run[] }>();
 
   constructor(
     private readonly canvas: HTMLCanvasElement,
@@ -211,16 +212,26 @@ export class StackedStage extends Frames {
   }
 
   private drawBlock(pen: CanvasRenderingContext2D, tile: Tile, scene: Scene): void {
-    if (scene.block === null || !tile.blocks.some((row) => row.block === scene.block)) return;
+    if (scene.block === null) return;
     pen.strokeStyle = TEXT_COLORS[scene.theme].text;
     pen.lineWidth = 1.5;
-    forEachRun(tile, ({ row, first, last, bottom }) => {
-      if (row.block !== scene.block) return;
+    for (const { row, first, last, bottom } of this.runsOf(tile, scene.block)) {
       const left = this.x(tile.firstEntry + first * tile.bucketEntries);
       const right = this.x(tile.firstEntry + (last + 1) * tile.bucketEntries);
       const [top, base] = [this.y(bottom + row.bytes), this.y(bottom)];
       pen.strokeRect(left, top, Math.max(right - left, 1), Math.max(base - top, 1));
-    });
+    }
+  }
+
+  /** Return the places of a block, computed once per tile. */
+  private runsOf(tile: Tile, block: number): Run[] {
+    const known = this.runs.get(tile);
+    if (known?.block === block) return known.runs;
+    const runs: Run[] = [];
+    if (tile.blocks.some((row) => row.block === block))
+      forEachRun(tile, (run) => run.row.block === block && runs.push(run));
+    this.runs.set(tile, { block, runs });
+    return runs;
   }
 
   private drawCurves(pen: CanvasRenderingContext2D, tile: Tile): void {
