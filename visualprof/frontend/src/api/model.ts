@@ -47,6 +47,7 @@ export type SnapshotAnswer = Schemas["SnapshotAnswer"];
 export type HeapFailure = Schemas["FailureAnswer"];
 export type HeapMeta = Schemas["HeapMeta"];
 export type JoinedRecording = Schemas["JoinedRecording"];
+export type JoinedSnapshot = Schemas["JoinedSnapshot"];
 export type JoinedSnapshots = Schemas["JoinedSnapshots"];
 export type HeapTile = Schemas["HeapTile"];
 export type HeapMap = Schemas["HeapMap"];
