@@ -41,5 +41,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the predicted step time."""
     of_ranks = any("rank[" in change for change in args.change)
+    args.recording = ""  # of memory snapshots only
     args.view, args.param = "ranks" if of_ranks else "whatif", [f"change={';'.join(args.change)}"]
     return view.run(args)

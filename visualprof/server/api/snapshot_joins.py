@@ -17,7 +17,7 @@ from visualprof.views.measure.heap.choice import choose_device
 from visualprof.views.measure.heap.recorded_times import JoinedRecording, joined_recordings
 
 
-class JoinedSnapshot(msgspec.Struct):
+class JoinedSnapshot(msgspec.Struct, kw_only=True):
     """A memory snapshot of the process of a recording.
 
     Attributes:
@@ -72,8 +72,18 @@ class SnapshotJoins(Resource):
                     continue
                 if joined:
                     device, join = joined
-                    extent = join.start_ns, join.end_ns
-                    found.append(JoinedSnapshot(name, run, worker, span.id, device, file.name, *extent))
+                    found.append(
+                        JoinedSnapshot(
+                            file=name,
+                            run=run,
+                            worker=worker,
+                            span=span.id,
+                            device=device,
+                            recording=file.name,
+                            start_ns=join.start_ns,
+                            end_ns=join.end_ns,
+                        )
+                    )
         return JoinedSnapshots(snapshots=found)
 
 
