@@ -39,7 +39,7 @@ const REPORT = {
 const GROUPS = [
   {
     name: "shared",
-    test: /node_modules\/(@vue|vue|vue-router|@tanstack)\/|src\/(api|charts\/(?!engine|image-export|pareto-|flame-)|components\/(?!stack-frames|source-line|full-name|definition-|drop-zone|password-field|what-if|table\/\w+-list)|lib\/(?!ansi|change-text|operator-groups|parse-bytes|password|quota|call-stack|editor-link|log-errors|server)|locales\/\w+\.ts|router|start|shell\/(?!definition-list|demo-tour|captured-note|span-state|empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|notice-bell|link-menu|live-|step-times)|state|styles|app\.vue|pages\/overview\/plan-rungs)|vite\/preload-helper|rolldown\/runtime/,
+    test: /node_modules\/(@vue|vue|vue-router|@tanstack)\/|src\/(api|charts\/(?!engine|image-export|pareto-|flame-)|components\/(?!stack-frames|source-line|full-name|definition-|drop-zone|password-field|what-if|table\/\w+-list)|lib\/(?!ansi|change-text|operator-groups|parse-bytes|password|quota|call-stack|editor-link|log-errors|server)|locales\/\w+\.ts|router|start|shell\/(?!definition-list|demo-tour|captured-note|span-state|empty-state|help-dialog|log-in|session-dialog|person-menu|share-run|notice-bell|link-menu|live-|step-times)|state\/(?!snapshot-links)|styles|app\.vue|pages\/overview\/plan-rungs)|vite\/preload-helper|rolldown\/runtime/,
     priority: 1,
   },
   // Only what changes something has use for these.
