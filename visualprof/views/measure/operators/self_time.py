@@ -108,7 +108,7 @@ def _nested_times(parent: Ids, rows: Ints, total: Ints) -> tuple[Ints, Mask]:
 
 
 def _rows_between(trace: Trace, track_number: int, start: int, end: int) -> tuple[Ints, int, int]:
-    """Return the events of a thread that enclose `start`, ascending, and first and end of those that begin later."""
+    """Return the events of a thread that enclose `start`, ascending, and the range of its later events up to `end`."""
     track, events = trace.tracks[track_number], trace.events
     first, last = track.first, track.first + track.count
     first_inside, end_inside = (first + int(offset) for offset in np.searchsorted(events.ts[first:last], (start, end)))
