@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 def _format_of(output: str) -> str:
     """Return the format that the suffix of a file names; html for other suffixes."""
     suffix = Path(output).suffix.lower()
-    return next((name for name, known in _SUFFIXES.items() if known == suffix), "html")
+    return next((name for name, ending in _SUFFIXES.items() if ending == suffix), "html")
 
 
 def _warnings_of(args: argparse.Namespace) -> list[str]:

@@ -64,10 +64,10 @@ def run_kit(
     for i, name in enumerate(chosen):
         later_s = sum(part(later).BUDGET_S for later in chosen[i + 1 :] if not _missing_packages(later))
         results[name] = _run_part(name, report.kind, folder / name, deadline - time.monotonic(), later_s)
-        report.parts = [results[known] for known in part_names() if known in results]
+        report.parts = [results[name] for name in part_names() if name in results]
         say(f"{results[name].status:8}{name}  {results[name].reason or _counts(results[name])}")
         write(report, folder)
-    report.parts = [results[known] for known in part_names() if known in results]
+    report.parts = [results[name] for name in part_names() if name in results]
     write(report, folder)
     return report
 

@@ -1,4 +1,4 @@
-"""What all parts of the reader of databases share: texts by number, and the tracks of threads and streams."""
+"""Texts by number, and tracks of threads and streams, which all parts of the database reader share."""
 
 from __future__ import annotations
 

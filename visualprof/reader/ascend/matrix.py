@@ -105,7 +105,9 @@ def _matrix_rows(steps: Json) -> Iterator[_Row]:
                     sizes = (number(cell.get(name)) for name in ("Transit Size(MB)", "Transit Time(ms)"))
                     megabytes, milliseconds = (-1.0 if size is None else size for size in sizes)
                     link = text(cell.get("Transport Type"))
-                    yield _Row(operation, group, source, destination, link, megabytes, milliseconds)
+                    yield _Row(
+                        operation, group, source, destination, link, megabytes=megabytes, milliseconds=milliseconds
+                    )
 
 
 def _database_rows(folder: Path, builder: TraceBuilder) -> list[_Row]:

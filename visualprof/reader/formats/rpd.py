@@ -38,6 +38,8 @@ _TRACER = (
 )
 _THREAD_GRIDS = "hipExt"  # these calls state the grid in threads, others in blocks
 _AXES = "XYZ"
+_CALL_COLUMNS = ("pid", "tid", "start", "end", "apiName_id", "args_id")
+_WORK_COLUMNS = ("id", "gpuId", "queueId", "start", "end", "description_id", "opType_id")
 
 
 def start(head: bytes) -> bool:
@@ -95,7 +97,7 @@ class _Recording:
 
     @cached_property
     def _calls(self) -> dict[str, Ints]:
-        return self._sorted("rocpd_api", "id", "pid", "tid", "start", "end", "apiName_id", "args_id")
+        return self._sorted("rocpd_api", "id", *_CALL_COLUMNS)
 
     @cached_property
     def _kernel_calls(self) -> dict[str, Ints]:
@@ -121,9 +123,7 @@ class _Recording:
 
     def _read_work(self) -> None:
         """Add kernels, copies and fills on their queues."""
-        work = self._tables.integers(
-            "rocpd_op", "id", "gpuId", "queueId", "start", "end", "description_id", "opType_id"
-        )
+        work = self._tables.integers("rocpd_op", *_WORK_COLUMNS)
         links = self._sorted("rocpd_api_ops", "op_id", "api_id")
         at = find_rows(links["op_id"], work["id"])
         corr = np.where(at >= 0, links["api_id"][at], 0) if len(links["op_id"]) else np.zeros(len(at), np.int64)

@@ -60,7 +60,7 @@ class SnapshotJoins(Resource):
         listing = self._visible.listing()
         recording = listing.find(query.run, query.worker, query.span)
         file = recording.log_file
-        found: list[JoinedSnapshot] = []
+        snapshots: list[JoinedSnapshot] = []
         for name in snapshot_names(file.path):
             for run, worker, span in located_spans(listing, recording, name):
                 if span.state == "failed" or (span.summary and "snapshot" not in span.summary.views):
@@ -72,7 +72,7 @@ class SnapshotJoins(Resource):
                     continue
                 if joined:
                     device, join = joined
-                    found.append(
+                    snapshots.append(
                         JoinedSnapshot(
                             file=name,
                             run=run,
@@ -84,7 +84,7 @@ class SnapshotJoins(Resource):
                             end_ns=join.end_ns,
                         )
                     )
-        return JoinedSnapshots(snapshots=found)
+        return JoinedSnapshots(snapshots=snapshots)
 
 
 def join_of(trace: Trace, file: str) -> tuple[int, JoinedRecording] | None:
