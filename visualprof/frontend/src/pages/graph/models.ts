@@ -6,7 +6,23 @@ import { run, runs, selectedQuery, useModelMatches } from "../../state";
 import type { ModelEntry, ModelsAnswer } from "../../api/graph";
 
 /** File name extensions in the file dialog. */
-export const MODEL_FILES = [".onnx", ".mge", ".pt2", ".pt", ".json", ".pdmodel", ".xml", ".pb", ".tflite", ".log", ".keras", ".mlmodel", ".param", ".safetensors", ".gguf"];
+export const MODEL_FILES = [
+  ".onnx",
+  ".mge",
+  ".pt2",
+  ".pt",
+  ".json",
+  ".pdmodel",
+  ".xml",
+  ".pb",
+  ".tflite",
+  ".log",
+  ".keras",
+  ".mlmodel",
+  ".param",
+  ".safetensors",
+  ".gguf",
+];
 
 export type ModelList = ReturnType<typeof useModels>;
 
