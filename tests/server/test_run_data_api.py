@@ -170,6 +170,15 @@ def test_step_times_are_scalars_without_logging_and_slow_steps_are_spikes(logs: 
     assert lines[0]["spikes"]["x"] == []
 
 
+def test_a_program_may_log_its_own_step_times_under_the_same_tag(site: Site) -> None:
+    with LogWriter(site.folder / "own") as writer:
+        for step in range(3):
+            writer.add_scalar("steps/step_time_ms", 20.0 + step, step)
+    write_step_times(site, "own", [100, 101])
+    lines = ask(site, "scalars", ["own"], tag="steps/step_time_ms").get_json()["lines"]
+    assert [(line["line"], line["last"]) for line in lines] == [(".", [20, 21, 22]), ("rank0_a_1", [100, 101])]
+
+
 def test_further_tags_must_be_a_list(logs: Site) -> None:
     answer = ask(logs, "scalars", ["restart"], tag="x", tags="y")
     assert (answer.status_code, answer.get_json()["error"]) == (400, "tags must be a JSON list of at most 50 tags")

@@ -281,8 +281,6 @@ class RunDataRoutes(Resource):
 
     def _lines(self, runs: dict[str, RunData], tag: str) -> list[tuple[str, str, JoinedPoints]]:
         """Return run, name and points of each line of a tag."""
-        if tag == STEP_TIME_TAG:
-            return step_time_lines(self._step_times.load(runs))
         lines = [
             (run, line_name(line, part.file if len(parts) > 1 else ""), part)
             for run, data in runs.items()
@@ -290,6 +288,8 @@ class RunDataRoutes(Resource):
             for parts in [data.points(line, tag)]
             for part in parts
         ]
+        if tag == STEP_TIME_TAG:
+            lines += step_time_lines(self._step_times.load(runs))
         if tag.startswith(RECORDED_PREFIX):
             lines += [(run, ".", part) for run, part in self._recorded_lines(list(runs), tag)]
         return lines
