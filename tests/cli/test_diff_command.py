@@ -218,3 +218,20 @@ def test_the_peaks_of_two_memory_snapshots_are_compared(capfd: pytest.CaptureFix
     assert status == 3
     assert re.search(r"device 0 +peak_reserved +82\.00 MiB +122\.00 MiB +40\.00 MiB", out)
     assert diff(capfd, "--view", "memory", "--fail-on", "memory.peak>50%", pair=pair)[0] == 0
+
+
+def test_memory_snapshots_of_two_ranks_are_compared_without_a_choice(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = ROOT / "tests" / "fixtures" / "memory_snapshots"
+    pair = (str(folder / "rank0_snapshot.pickle"), str(folder / "rank1_snapshot.pickle"))  # rank 1 uses device 1
+    status, out, err = diff(capfd, "--fail-on", "memory.peak>2%", pair=pair)
+    assert status == 3
+    assert "memory.peak>2%: FAILED: device 0 -> device 1: 29.95 MiB -> 50.79 MiB (+69.6%)" in err
+    assert re.search(r"device 0 -> device 1 +peak_reserved +44\.00 MiB +78\.00 MiB +34\.00 MiB", out)
+    status, _, err = diff(capfd, "--view", "operator", pair=pair)
+    assert (status, "Memory snapshots have the view 'memory'" in err) == (2, True), err
+
+
+def test_a_snapshot_and_a_profile_are_compared_as_profiles(capfd: pytest.CaptureFixture[str]) -> None:
+    snapshot = str(ROOT / "tests" / "fixtures" / "memory_snapshots" / "rank0_snapshot.pickle")
+    assert "has no steps" in diff(capfd, pair=("before.json", snapshot))[2]
+    assert "has no steps" in diff(capfd, pair=(snapshot, "after.json"))[2]

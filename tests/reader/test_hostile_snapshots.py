@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.recordings import LOCAL_COPY
 from visualprof.errors import VisualprofError
 from visualprof.reader import native, read_trace
 from visualprof.reader.formats.torch_snapshot import read_snapshot
 from visualprof.reader.memory_snapshot.history import to_columns
 from visualprof.reader.memory_snapshot.pickle_values import PickleError, decode
 
-FOLDER = Path(__file__).parents[3] / "shared" / "traces" / "memory_snapshots" / "hostile"
+FOLDER = LOCAL_COPY / "traces" / "memory_snapshots" / "hostile"
 FILES = sorted(path.name for path in FOLDER.glob("*"))
 MAX_CPU_S = 0.1
 MAX_BYTES = 50 << 20

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import random
 import time
-from pathlib import Path
 
 import msgspec
 import numpy as np
@@ -13,6 +12,7 @@ import pytest
 
 from benchmarks.snapshot_file import snapshot_parts
 from tests.conftest import FIXTURES
+from tests.recordings import LOCAL_COPY
 from visualprof.reader import native
 from visualprof.reader.memory_snapshot.history import Snapshot, to_columns
 from visualprof.reader.memory_snapshot.native_history import read_columns
@@ -20,7 +20,7 @@ from visualprof.reader.memory_snapshot.pickle_values import PickleError, decode
 
 pytestmark = pytest.mark.skipif(native.library() is None, reason="the native reader is not compiled")
 FOLDER = FIXTURES / "memory_snapshots"
-HOSTILE = Path(__file__).parents[3] / "shared" / "traces" / "memory_snapshots" / "hostile"
+HOSTILE = LOCAL_COPY / "traces" / "memory_snapshots" / "hostile"
 OLD_FORM = "torch_2_0_history.pickle"  # a history per block: read by Python only
 FILES = sorted(path.name for path in FOLDER.glob("*.pickle*"))
 

@@ -62,3 +62,45 @@ def test_not_recorded_is_not_nothing(write: Write) -> None:
     new = write([event for event in run([{"aten::mm": 100}] * 2) if event["name"] != "[memory]"], "b.json")
     assert sizes(base, new, "allocated") == {"aten::mm": (100, None, None, None)}
     assert sizes(new, base, "allocated") == {"aten::mm": (None, 100, None, None)}
+
+
+def on_devices(events: list[Event], *devices: int) -> list[Event]:
+    """The same memory on each of these devices."""
+    memory = [event for event in events if event["name"] == "[memory]"]
+    others = [event for event in events if event["name"] != "[memory]"]
+    moved = [{**event, "args": {**event["args"], "Device Id": device}} for device in devices for event in memory]
+    return [*others, *moved]
+
+
+def peaks(base: Path, new: Path) -> dict[str, tuple[int, int | None, int | None]]:
+    columns = diffed(base, new, "memory")["memory"]["columns"]
+    rows = zip(*(columns[name] for name in ("name", "what", "device", "base_bytes", "new_bytes")), strict=True)
+    return {name: (device, before, after) for name, what, device, before, after in rows if what == "peak_allocated"}
+
+
+def test_the_only_devices_of_two_runs_are_compared(write: Write) -> None:
+    base = write(on_devices(run([{"aten::mm": 100}] * 2), 0), "a.json")
+    new = write(on_devices(run([{"aten::mm": 130}] * 2), 3), "b.json")
+    assert peaks(base, new) == {"device 0 -> device 3": (3, 100, 130)}
+    assert sizes(base, new, "allocated") == {"aten::mm": (100, 130, 30, "changed")}
+    assert peaks(new, base) == {"device 3 -> device 0": (0, 130, 100)}
+
+
+def test_several_devices_are_matched_by_number(write: Write) -> None:
+    base = write(on_devices(run([{"aten::mm": 100}] * 2), 0), "a.json")
+    new = write(on_devices(run([{"aten::mm": 130}] * 2), 1, 2), "b.json")
+    assert peaks(base, new) == {"device 0": (0, 100, None), "device 1": (1, None, 130), "device 2": (2, None, 130)}
+    both = write(on_devices(run([{"aten::mm": 70}] * 2), 0, 1), "c.json")
+    assert peaks(base, both) == {"device 0": (0, 100, 70), "device 1": (1, None, 70)}
+
+
+def test_the_host_is_not_compared_with_a_device(write: Write) -> None:
+    host_memory = run([{"aten::mm": 100}] * 2)
+    for event in host_memory:
+        if event["name"] == "[memory]":
+            event["args"] |= {"Device Type": 0, "Device Id": -1}
+    base = write(host_memory, "a.json")
+    new = write(on_devices(run([{"aten::mm": 130}] * 2), 1), "b.json")
+    found = peaks(base, new)
+    assert found.pop("device 1") == (1, None, 130)
+    assert list(found.values()) == [(-1, 100, None)]

@@ -33,7 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--view",
         default="",
         metavar="VIEW",
-        help=(f"Views to compare: {', '.join(VIEWS)} (default: overview; evaluation for measured models)."),
+        help=(
+            f"Views to compare: {', '.join(VIEWS)} (default: overview; memory for memory snapshots, evaluation for "
+            "measured models)."
+        ),
     )
     parser.add_argument(
         "--step", default="", metavar="S", help="Compare this step of both runs, by name (default: all steps)."
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace) -> int:
     from visualprof.cli import _limits  # imports numpy
 
     limits = [limit for text in args.fail_on for limit in _limits.parse(text)]
-    chosen = args.view or ("evaluation" if _measured(args.base) and _measured(args.new) else "overview")
+    chosen = args.view or _default_view(args)
     if chosen not in VIEWS:
         raise BadParameter(f"--view {chosen}: there is no such view to compare", f"views: {', '.join(VIEWS)}")
     if chosen in ("graph", "scalars"):
@@ -126,6 +129,21 @@ def _warnings_of(args: argparse.Namespace) -> list[str]:
         file = file_of(files_of(path), args.worker, "", path)
         warnings += [f"{side}: {warning}" for warning in _warnings.warnings_of([file.path], skipped_files(path))]
     return warnings
+
+
+def _default_view(args: argparse.Namespace) -> str:
+    """Return the view in which two measured models, two memory snapshots, or other runs are compared."""
+    if _measured(args.base) and _measured(args.new):
+        return "evaluation"
+    return "memory" if all(_is_snapshot(path, args.worker) for path in (args.base, args.new)) else "overview"
+
+
+def _is_snapshot(path: str, worker: str) -> bool:
+    """Return whether the file of a worker is a memory snapshot."""
+    from visualprof.reader.recognition import recognize
+    from visualprof.reader.source import Source
+
+    return recognize(Source(file_of(files_of(path), worker, "", path).path)).name == "torch-snapshot"
 
 
 def _measured(path: str) -> bool:

@@ -166,8 +166,9 @@ class DiffSizes(Columns):
     """Memory.
 
     Attributes:
+        name: Operator or device; both devices, if the only device that each run uses differs.
         what: peak_allocated or peak_reserved of a device, held_at_peak or allocated (per step) by an operator.
-        device: Number of the device; -1 for the host.
+        device: Number of the device (of the new run, if they differ); -1 for the host.
     """
 
     name: kinds.NameColumn

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,8 +11,8 @@ from visualprof.errors import MissingData
 from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Table, from_rows, take_rows
-from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffSizes, DiffStep
+from visualprof.views.answers.table import Table, take_rows
+from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffStep
 from visualprof.views.diff.causes import find_causes
 from visualprof.views.diff.confidence import (
     MIN_CHANGE_RATIO,
@@ -24,17 +23,15 @@ from visualprof.views.diff.confidence import (
     step_change,
 )
 from visualprof.views.diff.match import Matched, match
-from visualprof.views.diff.memory import HeldColumns
 from visualprof.views.diff.modules import match_modules
 from visualprof.views.diff.notes import notes
 from visualprof.views.diff.phases import choose_phase, compare_phases, filter_phase, has_phases
 from visualprof.views.diff.side import Side
+from visualprof.views.diff.sizes import compare_sizes, row_status
 from visualprof.views.measure.launches.answer_names import add_short_names
 from visualprof.views.measure.steps.parts import STEP_PARTS
 
 MIN_EXPLAINED_RATIO = 0.8  # share of the step's change that rows must explain to attribute it to load
-OPERATOR_SIZES = ("held_at_peak", "allocated")  # an operator without a row has 0 bytes
-Status = Literal["added", "removed", "replaced", "changed", "same"]
 
 
 class Named(NamedTuple):
@@ -76,7 +73,7 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
     if phase or has_phases(base.side) or has_phases(new.side):
         phase, phases = choose_phase(base[:2], new[:2], phase), compare_phases(base.side, new.side)
         base, new = (named._replace(side=filter_phase(named.side, phase)) for named in (base, new))
-    memory = _memory(base.side, new.side)
+    memory = compare_sizes(base.side, new.side)
     if memory is None:
         _require_pieces(view, base, new)
     parts = _parts(base.side, new.side)
@@ -121,9 +118,12 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
 def _require_pieces(view: str, base: Named, new: Named) -> None:
     """Raise `MissingData` if neither run has data for the view."""
     if not len(base.side.pieces) + len(new.side.pieces):
+        are_snapshots = all(named.side.facts.format == "torch-snapshot" for named in (base, new))
         raise MissingData(
             msg("views.neither_nor_data_view", f"neither {base.path} nor {new.path} has data for the view {view!r}"),
-            msg("views.compare_another_view", "compare another view"),
+            msg("views.compare_memory_view", "memory snapshots have the view 'memory'; compare that view")
+            if are_snapshots
+            else msg("views.compare_another_view", "compare another view"),
         )
 
 
@@ -155,33 +155,6 @@ def _same_kind(base: Named, new: Named) -> None:
                 msg("views.no_steps", f"{side.path} has no steps, {other.path} has"),
                 msg("views.mark_steps_both_compare", "mark the steps of both, or compare recordings without"),
             )
-
-
-def _memory(base: Side, new: Side) -> Table[DiffSizes] | None:
-    """Return the memory of both runs, peaks first, then the largest change; null if neither records memory."""
-    if base.memory is None and new.memory is None:
-        return None
-    held = [dict(_sizes(side.memory)) if side.memory else dict[tuple[str, int, str], int]() for side in (base, new)]
-    recorded = base.memory is not None and new.memory is not None
-    rows: list[tuple[Any, ...]] = []
-    for key in dict.fromkeys((*held[0], *held[1])):
-        before, after = held[0].get(key), held[1].get(key)
-        kind, device, name = key
-        if (before is None or after is None) and (kind not in OPERATOR_SIZES or not recorded):
-            rows.append((name, kind, device, before, after, None, None, None))  # not recorded does not mean 0
-            continue
-        a, b = before or 0, after or 0
-        large = abs(b - a) > MIN_CHANGE_RATIO * a
-        rows.append((name, kind, device, a, b, b - a, b / a - 1 if a else None, _status(False, a, b, large)))
-    rows.sort(key=lambda row: (row[1] in OPERATOR_SIZES, -abs(row[5] or 0)))
-    return Table(columns=from_rows(DiffSizes, rows))
-
-
-def _sizes(memory: Table[HeldColumns]) -> Iterator[tuple[tuple[str, int, str], int]]:
-    """Yield (what, device, name) and bytes. The name is part of the key, since devices of one number may differ."""
-    columns = memory.columns
-    for name, kind, device, size in zip(columns.name, columns.what, columns.device, columns.bytes, strict=True):
-        yield (kind, int(device), name), int(size)
 
 
 def _run(named: Named) -> DiffRun:
@@ -267,7 +240,7 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
     ratio: Floats = np.where(before > 0, delta / np.maximum(before, 1), np.nan)
     least = MIN_STEP_SHARE * max(step.base_ns, step.new_ns)
     large = (np.maximum(before, after) >= least) & ~(np.abs(ratio) <= MIN_CHANGE_RATIO)
-    status = [_status(row.replaced, *values) for row, *values in zip(rows, *calls, large.tolist(), strict=True)]
+    status = [row_status(row.replaced, *values) for row, *values in zip(rows, *calls, large.tolist(), strict=True)]
     order = np.argsort(-np.abs(delta), kind="stable")
     columns: dict[str, Column] = {"name": [row.name for row in rows], "key": [row.key for row in rows]}
     if any(row.part for row in rows):
@@ -288,9 +261,3 @@ def _rows(matched: Matched, base: _Times, new: _Times, step: DiffStep, changes: 
         "significant": changes.significant.tolist() if changes else [None] * len(rows),
     }
     return DiffRows(**{name: take_rows(column, order) for name, column in columns.items()})
-
-
-def _status(replaced: bool, before: float, after: float, large: bool) -> Status:
-    if not before or not after:
-        return "removed" if before else "added"
-    return "replaced" if replaced else "changed" if large else "same"
