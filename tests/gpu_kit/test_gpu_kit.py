@@ -69,6 +69,12 @@ def advice_oracle(folder: Path) -> dict[str, float]:
     return {"speed-up by freezing": 1.6}  # 1.5 is within 10 %
 
 
+def conversions_oracle(folder: Path) -> dict[str, float]:
+    columns = {"candidate": ["original", "onnx-fp16"], "original_ns": [1.2e6, 1.2e6], "latency_ns": [1.2e6, 0.5e6]}
+    (folder / "advice.json").write_text(json.dumps({"advice": columns}))
+    return {"speed-up by f16": 2.6}  # 2.4 is within 10 %
+
+
 def write_before(folder: Path, name: str, events: Events) -> None:
     """Write the recording of a step before its change, made on a V100."""
     body = {"schemaVersion": 1, "deviceProperties": [NARROW], "traceEvents": events}
@@ -142,6 +148,7 @@ BY_HAND = {
     "advice": advice_oracle,
     "cases": cases_oracle,
     "compiled": kernel_oracle,
+    "conversions": conversions_oracle,
     "costliest": costliest_oracle,
     "cuda_graphs": kernel_oracle,
     "ladder": ladder_oracle,

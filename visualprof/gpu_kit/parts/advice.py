@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from visualprof.gpu_kit.local_job import BATCH, limit_threads
 from visualprof.gpu_kit.models import IMAGE_SIZE, cnn
 
 TITLE = "gain of a conversion, as advised"
-BUDGET_S, PRIORITY = 35, 200
+BUDGET_S, PRIORITY = 30, 200
 NEEDS = ("torch",)
 TOLERANCES = {"speed-up": 0.1}
 ADVICE, CANDIDATE = "advice.json", "torchscript-freeze"
@@ -29,12 +30,8 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
     with torch.no_grad():
         script = torch.jit.trace(model.eval(), images)
     torch.jit.save(script, folder / "model.pt")
-    command = [sys.executable, "-m", "visualprof", "advise", "model.pt", "--backend", "torch", "--device"]
     shape = f"input=float32[batch,3,{IMAGE_SIZE},{IMAGE_SIZE}]"
-    words = f"{accelerator.job_device} --threads 1 --batch {BATCH} --only {CANDIDATE} --budget 30 --format json"
-    options = [*words.split(), "--shape", shape]
-    done = subprocess.run([*command, *options], check=True, capture_output=True, text=True, cwd=folder)
-    (folder / ADVICE).write_text(done.stdout)
+    ask_for_advice(accelerator, folder, ["model.pt", "--backend", "torch", "--only", CANDIDATE, "--shape", shape])
     with torch.no_grad():
         frozen = torch.jit.freeze(script)
         calls = [lambda m=m: m(images) for m in (script, frozen)]
@@ -45,9 +42,20 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the measured speed-up of the candidate."""
+    return dict.fromkeys(oracle.values, speedup) if (speedup := advised_speedup(folder, CANDIDATE)) else {}
+
+
+def ask_for_advice(accelerator: Accelerator, folder: Path, options: Sequence[str]) -> None:
+    """Write the answer of `visualprof advise` for the device into the folder of a part."""
+    words = f"--device {accelerator.job_device} --threads 1 --batch {BATCH} --budget 30 --format json"
+    command = [sys.executable, "-m", "visualprof", "advise", *options, *words.split()]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=folder)
+    (folder / ADVICE).write_text(done.stdout)
+
+
+def advised_speedup(folder: Path, candidate: str) -> float | None:
+    """Return how many times as fast as the original a candidate was, or `None` if it was not measured."""
     columns: dict[str, list[Any]] = json.loads((folder / ADVICE).read_text("utf-8"))["advice"]
-    row = columns["candidate"].index(CANDIDATE)
-    if columns["latency_ns"][row] is None:  # it was not measured
-        return {}
-    speedup = float(columns["original_ns"][row] / columns["latency_ns"][row])
-    return dict.fromkeys(oracle.values, speedup)
+    row = columns["candidate"].index(candidate)
+    latency_ns = columns["latency_ns"][row]
+    return None if latency_ns is None else float(columns["original_ns"][row] / latency_ns)

@@ -44,16 +44,22 @@ def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     return dict.fromkeys(oracle.values, median_latency_ms(folder))
 
 
-def write_model(path: Path) -> None:
-    """Write a model of linear layers."""
+def write_model(path: Path, *, is_half: bool = False) -> None:
+    """Write a model of linear layers with inputs and outputs in f32; `is_half`: the layers are in f16."""
     import numpy as np
     import onnx
     from onnx import TensorProto, helper, numpy_helper
 
-    weights = np.random.default_rng(0).standard_normal((WIDTH, WIDTH)).astype(np.float32) / WIDTH
+    precision = np.float16 if is_half else np.float32
+    weights = (np.random.default_rng(0).standard_normal((WIDTH, WIDTH)) / WIDTH).astype(precision)
     shape = ["batch", WIDTH]
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape) for name in ("x", f"x{LAYERS}")]
-    nodes = [helper.make_node("MatMul", [f"x{i}" if i else "x", "w"], [f"x{i + 1}"]) for i in range(LAYERS)]
+    names = ["x", *(f"x{i}" for i in range(1, LAYERS + 1))]
+    inner = ["h", *names[1:-1], "y"] if is_half else names
+    nodes = [helper.make_node("MatMul", [inner[i], "w"], [inner[i + 1]]) for i in range(LAYERS)]
+    if is_half:
+        first = helper.make_node("Cast", ["x"], ["h"], to=TensorProto.FLOAT16)
+        nodes = [first, *nodes, helper.make_node("Cast", ["y"], names[-1:], to=TensorProto.FLOAT)]
     graph = helper.make_graph(nodes, "layers", ends[:1], ends[1:], [numpy_helper.from_array(weights, "w")])
     onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8), str(path))
 
@@ -62,10 +68,7 @@ def _loop_ms(runtime: Any, provider: str, model: Path) -> float:
     """Return the median of calls that take the inputs from the host and return the outputs there, as a job's do."""
     import numpy as np
 
-    options = runtime.SessionOptions()
-    if provider == PROVIDERS["cpu"]:
-        options.intra_op_num_threads = 1
-    session = runtime.InferenceSession(str(model), options, providers=[provider])
+    session = open_session(runtime, provider, model)
     rows = {"x": np.random.default_rng(0).standard_normal((BATCH, WIDTH)).astype(np.float32)}
     durations_ms: list[float] = []
     for _ in range(REPEATS):
@@ -73,3 +76,11 @@ def _loop_ms(runtime: Any, provider: str, model: Path) -> float:
         session.run(None, rows)
         durations_ms.append((time.perf_counter() - start) * 1e3)
     return median(durations_ms[REPEATS // 4 :])
+
+
+def open_session(runtime: Any, provider: str, model: Path) -> Any:
+    """Return a session as a job opens it; on a CPU with one thread."""
+    options = runtime.SessionOptions()
+    if provider == PROVIDERS["cpu"]:
+        options.intra_op_num_threads = 1
+    return runtime.InferenceSession(str(model), options, providers=[provider])

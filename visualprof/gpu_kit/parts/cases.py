@@ -13,7 +13,7 @@ from visualprof.gpu_kit.accelerator import Accelerator
 from visualprof.gpu_kit.parts.case import RESULT, VENDORS
 
 TITLE = "all shipped cases"
-BUDGET_S, PRIORITY = 35, 220
+BUDGET_S, PRIORITY = 30, 220
 NEEDS = ("torch",)
 SUCCEEDED, ACCURACY = "success of", "accuracy of"
 TOLERANCES = {SUCCEEDED: 0.0, ACCURACY: 0.01}

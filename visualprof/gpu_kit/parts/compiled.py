@@ -10,7 +10,7 @@ from visualprof.gpu_kit.models import WIDTH, training_step
 from visualprof.gpu_kit.recording import TOLERANCES, read_recording, record_steps
 
 TITLE = "training under torch.compile"
-BUDGET_S, PRIORITY = 40, 80
+BUDGET_S, PRIORITY = 35, 80
 NEEDS = ("torch", "triton")
 
 __all__ = ["BUDGET_S", "NEEDS", "PRIORITY", "TITLE", "TOLERANCES", "read", "record"]

@@ -20,7 +20,7 @@ from visualprof.gpu_kit.recording import RECORDING, record_steps
 from visualprof.reader import read_trace
 
 TITLE = "the costliest operators, alone and in their step"
-BUDGET_S, PRIORITY = 45, 140
+BUDGET_S, PRIORITY = 40, 140
 NEEDS = ("torch",)
 COUNT, REPLAYS, REPLAYS_S = 10, "replays.json", 30.0
 IN_STEP, ALONE = "time in the step of", "time alone of"

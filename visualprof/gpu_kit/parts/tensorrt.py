@@ -14,7 +14,7 @@ from visualprof.gpu_kit.local_job import BATCH, LATENCY, keep_result, median_lat
 from visualprof.gpu_kit.parts.agent_onnx import WIDTH, write_model
 
 TITLE = "latency of a TensorRT job"
-BUDGET_S, PRIORITY = 35, 210
+BUDGET_S, PRIORITY = 30, 210
 NEEDS = ("torch", "tensorrt", "onnx")
 TOLERANCES = {LATENCY: 0.02}
 REPEATS = 300
