@@ -231,6 +231,14 @@ def test_memory_snapshots_of_two_ranks_are_compared_without_a_choice(capfd: pyte
     assert (status, "Memory snapshots have the view 'memory'" in err) == (2, True), err
 
 
+def test_two_memory_snapshots_have_no_step_times(capfd: pytest.CaptureFixture[str]) -> None:
+    folder = ROOT / "tests" / "fixtures" / "memory_snapshots"
+    pair = (str(folder / "rank0_snapshot.pickle"), str(folder / "rank1_snapshot.pickle"))
+    answer = json.loads(diff(capfd, "--format", "json", pair=pair)[1])
+    assert (answer["step"], answer["parts"]["columns"]["part"], answer["notes"]) == (None, [], [])
+    assert "peak_allocated" in answer["memory"]["columns"]["what"]
+
+
 def test_a_snapshot_and_a_profile_are_compared_as_profiles(capfd: pytest.CaptureFixture[str]) -> None:
     snapshot = str(ROOT / "tests" / "fixtures" / "memory_snapshots" / "rank0_snapshot.pickle")
     assert "has no steps" in diff(capfd, pair=("before.json", snapshot))[2]

@@ -11,7 +11,7 @@ from visualprof.errors import MissingData
 from visualprof.messages import msg
 from visualprof.reader.trace import Floats, Ints, Mask
 from visualprof.views.answers.kinds import Column
-from visualprof.views.answers.table import Table, take_rows
+from visualprof.views.answers.table import Table, from_rows, take_rows
 from visualprof.views.diff.answer import DiffAnswer, DiffParts, DiffRows, DiffRun, DiffStep
 from visualprof.views.diff.causes import find_causes
 from visualprof.views.diff.confidence import (
@@ -111,18 +111,30 @@ def compare(view: str, base: Named, new: Named, phase: str = "") -> DiffAnswer:
         phase=phase or None,
         phases=phases,
     )
+    if _are_snapshots(base, new):
+        _leave_out_times(answer)
     add_short_names(answer, None)
     return answer
+
+
+def _are_snapshots(base: Named, new: Named) -> bool:
+    return all(named.side.facts.format == "torch-snapshot" for named in (base, new))
+
+
+def _leave_out_times(answer: DiffAnswer) -> None:
+    """Remove step times, which memory snapshots do not have."""
+    answer.step, answer.detectable_ratio = None, None
+    answer.parts = Table(columns=from_rows(DiffParts, []))
+    answer.notes = [note for note in answer.notes if note.id not in ("no_steps", "few_steps")]
 
 
 def _require_pieces(view: str, base: Named, new: Named) -> None:
     """Raise `MissingData` if neither run has data for the view."""
     if not len(base.side.pieces) + len(new.side.pieces):
-        are_snapshots = all(named.side.facts.format == "torch-snapshot" for named in (base, new))
         raise MissingData(
             msg("views.neither_nor_data_view", f"neither {base.path} nor {new.path} has data for the view {view!r}"),
             msg("views.compare_memory_view", "memory snapshots have the view 'memory'; compare that view")
-            if are_snapshots
+            if _are_snapshots(base, new)
             else msg("views.compare_another_view", "compare another view"),
         )
 
