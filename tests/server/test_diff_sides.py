@@ -49,3 +49,16 @@ def test_reports_are_compared_size_by_size(make_site: MakeSite) -> None:
     assert round(values_by_name[1, "p50"], 6) == round(values_by_name[2, "mean"], 6) == 0.2
     assert round(values_by_name[2, "samples_per_s"], 6) == round(1 / 1.2 - 1, 6)
     assert diff(site, 404, view="evaluation", run="new", base="elsewhere")["error"]
+
+
+def test_load_generators_are_compared_load_by_load(make_site: MakeSite) -> None:
+    site = make_site()
+    for name, tokens in (("old", 200.0), ("new", 250.0)):
+        run = {"backend": "vllm", "model_id": "m", "request_throughput": 2.0, "output_throughput": tokens}
+        site.write(f"{name}/r.json", json.dumps(run | {"max_concurrency": 8}))
+    site.logdir.rescan()
+    site.logdir.rescan()
+    run, base = (f"{name}/vLLM bench · vllm m" for name in ("new", "old"))
+    columns = diff(site, view="evaluation", run=run, base=base, table="evaluation")["columns"]
+    assert columns["figure"] == ["achieved_per_s", "output_tokens_per_s"]
+    assert (columns["concurrency"], columns["delta_ratio"], "batch" in columns) == ([8, 8], [0.0, 0.25], False)

@@ -11,7 +11,7 @@ from visualprof.errors import BadParameter
 from visualprof.views.answers.kinds import Kind
 
 if TYPE_CHECKING:
-    from visualprof.views.diff.answer import DiffAnswer
+    from visualprof.views.diff.answer import DiffAnswer, DiffPoints
 
 EXAMPLE = "for example: --fail-on 'step.total>3%' or 'memory.peak>256MiB', 'kernel[name~nccl].total>10%'"
 ROWS = ("operator", "kernel", "modules", "runtime", "distributed")
@@ -21,7 +21,16 @@ FIGURES: dict[str, dict[str, dict[str, float]]] = {  # metrics, with the units o
     "step": dict.fromkeys(("total", *PARTS), UNITS),
     **{view: {"total": UNITS, "calls": RATE} for view in ROWS},
     "memory": {"peak": SIZES, "reserved": SIZES},
-    "evaluation": {"qps": RATE, "samples_per_s": RATE, **dict.fromkeys(("p50", "p90", "p95", "p99", "mean"), UNITS)},
+    "evaluation": {
+        **dict.fromkeys(("qps", "samples_per_s"), RATE),
+        **dict.fromkeys(("p50", "p90", "p95", "p99", "mean"), UNITS),
+        **dict.fromkeys(("achieved_per_s", "output_tokens_per_s", "total_tokens_per_s"), RATE),
+        **{
+            f"{latency}_{statistic}": UNITS
+            for latency in ("ttft", "tpot", "itl", "request")
+            for statistic in ("mean", "p50", "p90", "p95", "p99")
+        },
+    },
 }
 KINDS: tuple[tuple[dict[str, float], Kind], ...] = ((UNITS, "ns"), (SIZES, "bytes"), (RATE, "count"))
 
@@ -142,12 +151,18 @@ def _changes(term: Term, answer: DiffAnswer) -> Iterator[Change]:
                 yield Change(name, base, new)
     elif answer.evaluation and term.name == "evaluation":
         c = answer.evaluation.columns
-        columns = (c.name, c.batch, c.figure, c.base_value, c.new_value, c.significant)
-        for name, batch, figure, base, new, sure in zip(*columns, strict=True):
+        for i, (figure, base, new) in enumerate(zip(c.figure, c.base_value, c.new_value, strict=True)):
             if figure == term.of and base is not None and new is not None:
-                yield Change(f"{name}, batch {batch}", base, new, sure)
+                yield Change(f"{c.name[i]}{_measurement(c, i)}", base, new, c.significant[i])
     else:
         yield from _of_rows(term, answer)
+
+
+def _measurement(c: DiffPoints, row: int) -> str:
+    """Return the batch size, or the load of a server, as it follows the name in a sentence."""
+    columns = {"batch": c.batch, "concurrency": c.concurrency, "requests/s": c.offered_per_s}
+    values = {name: column[row] for name, column in columns.items() if column is not None}
+    return "".join(f", {name} {value:g}" for name, value in values.items() if value is not None)
 
 
 def _of_step(metric: str, answer: DiffAnswer) -> Iterator[Change]:

@@ -85,3 +85,24 @@ def reports_below(path: str) -> list[Report]:
         report for folder, parts in find_result_folders(files).items() if (report := read_report(folder, parts))
     ]
     return [*measured, *serving_reports(result for file in files if (result := read_serving_file(file)))]
+
+
+def has_only_serving_results(path: str) -> bool:
+    """Return whether a file is the result of a load generator, or a folder has such files and no profile."""
+    from visualprof.reader.foreign_files import is_serving_result
+    from visualprof.reader.logdir.listing import scan_profiles
+    from visualprof.reader.logdir.scan import LogFile, roots, walk
+    from visualprof.reader.results.serving_benchmarks import may_be_serving_file
+    from visualprof.reader.source import Source, SourceError
+
+    def is_result(file: LogFile) -> bool:
+        try:
+            return may_be_serving_file(file.name) and is_serving_result(Source(file.path).head())
+        except SourceError:
+            return False
+
+    if not Path(path).exists():
+        return False
+    items = walk(roots([path])[0], follow_outside=True)
+    has_result = any(is_result(item) for item in items if isinstance(item, LogFile))
+    return has_result and not (Path(path).is_dir() and scan_profiles([Path(path)]).runs)

@@ -55,7 +55,17 @@ COLUMNS = {  # columns of each table
         "significant",
     ),
     "memory": ("name", "what", "base_bytes", "new_bytes", "delta_bytes", "status"),
-    "evaluation": ("name", "batch", "figure", "base_value", "new_value", "delta_ratio", "significant"),
+    "evaluation": (
+        "name",
+        "batch",
+        "concurrency",
+        "offered_per_s",
+        "figure",
+        "base_value",
+        "new_value",
+        "delta_ratio",
+        "significant",
+    ),
 }
 NOTES = {
     "same_file": "both are the same file",
@@ -235,7 +245,20 @@ def _tables(answer: DiffAnswer) -> Iterator[Table[dict[str, Column]]]:
     for name, columns in COLUMNS.items():
         shown: Table[Any] | None = getattr(answer, name)
         if shown is not None and len(shown):
-            yield _columns(shown, columns)
+            yield _with_units(_columns(shown, columns)) if name == "evaluation" else _columns(shown, columns)
+
+
+def _with_units(shown: Table[dict[str, Column]]) -> Table[dict[str, Column]]:
+    """Return a table of measurements with their values as text: rates, and times with a unit."""
+    kinds: list[Kind] = [
+        "count" if str(figure).endswith("_s") or figure == "qps" else "ns" for figure in shown.columns["figure"]
+    ]
+    values: dict[str, Column] = {
+        name: ["" if value is None else cell(kind, value) for kind, value in zip(kinds, column, strict=True)]
+        for name, column in shown.columns.items()
+        if name.endswith("_value")
+    }
+    return Table(columns={**shown.columns, **values}, kinds={**shown.kinds, **dict.fromkeys(values, "text")})
 
 
 def _columns(shown: Table[Any], wanted: Sequence[str]) -> Table[dict[str, Column]]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from visualprof.cli import _step_range, _warnings
-from visualprof.cli._subjects import model_at, subject_of
+from visualprof.cli._subjects import has_only_serving_results, model_at, subject_of
 from visualprof.cli._worker_files import file_of, files_of, skipped_files
 from visualprof.cli.view import parameters, print_answer, tune_for_short_process, write_json
 from visualprof.errors import BadParameter
@@ -147,8 +147,10 @@ def _is_snapshot(path: str, worker: str) -> bool:
 
 
 def _measured(path: str) -> bool:
-    """Whether a folder contains results of measured models."""
-    return next(Path(path).glob("**/points.jsonl"), None) is not None if Path(path).is_dir() else False
+    """Return whether a file or folder contains results of measured models, or of load generators and no profile."""
+    if Path(path).is_dir() and next(Path(path).glob("**/points.jsonl"), None) is not None:
+        return True
+    return has_only_serving_results(path)
 
 
 def _compared(args: argparse.Namespace, view: str) -> DiffAnswer:

@@ -181,17 +181,22 @@ class DiffSizes(Columns):
     status: kinds.WordColumn
 
 
-class DiffPoints(Columns):
-    """Measured models: one row per metric and batch size.
+class DiffPoints(Columns, kw_only=True):
+    """Measured models and servers: one row per metric and batch size, or per metric and load of a server.
 
     Attributes:
-        base_value: ns, or a rate.
-        new_value: ns, or a rate.
+        batch: Batch size; absent if only servers were measured.
+        concurrency: Limit of requests at the same time; absent without servers.
+        offered_per_s: Requests sent per second; null if they are sent as fast as possible.
+        base_value: ns, or a rate; the mean if a load was measured repeatedly.
+        new_value: ns, or a rate, likewise.
     """
 
     name: kinds.WordColumn
-    batch: kinds.IdentifierColumn
-    scenario: kinds.WordColumn
+    batch: kinds.IdentifierColumn | None = None
+    scenario: kinds.WordColumn | None = None
+    concurrency: kinds.CountColumn | None = None
+    offered_per_s: kinds.CountColumn | None = None
     figure: kinds.WordColumn
     base_value: kinds.CountColumn
     new_value: kinds.CountColumn

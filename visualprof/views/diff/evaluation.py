@@ -1,4 +1,4 @@
-"""Comparison of two measurements of models by batch size."""
+"""Comparison of two measurements: of models by batch size, of servers by load."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from visualprof.messages import msg
 from visualprof.reader.results.points import Point
 from visualprof.reader.results.report import Report
 from visualprof.views.answers.table import Table, from_rows
+from visualprof.views.diff import serving_loads
 from visualprof.views.diff.answer import DiffAnswer, DiffNote, DiffParts, DiffPoints, DiffRows, DiffRun
 from visualprof.views.measure.reports.significance import SIGNIFICANCE_LEVEL, p_value
 from visualprof.views.measure.reports.verdicts import effective_precision
@@ -21,11 +22,17 @@ def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: 
     """Compare reports with the same run configuration, or the only reports of two folders, by batch size and load.
 
     Raises:
-        MissingData: No batch size was measured in both.
+        MissingData: No batch size and no load of a server was measured in both.
     """
     pairs = _pairs(base, new)
-    rows = [row for pair in pairs for row in _figures(*pair)]
-    if not any(row[4] is not None and row[5] is not None for row in rows):
+    points = [row for pair in pairs for row in _figures(*pair)]
+    loads = [row for pair in pairs for row in serving_loads.compare_loads(*pair)]
+    if not any(row[-4] is not None and row[-3] is not None for row in (*points, *loads)):
+        if any(report.serving for report in (*base, *new)):
+            raise MissingData(
+                msg("views.no_load_common", f"{base_path} and {new_path} have no load of a server in common"),
+                msg("views.measure_both_same_load", "measure both with the same concurrency and request rate"),
+            )
         raise MissingData(
             msg("views.no_spec_batch_common", f"{base_path} and {new_path} have no spec and batch in common"),
             msg("views.measure_both_same_batch", "measure both with the same --batch"),
@@ -42,15 +49,32 @@ def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: 
         detectable_ratio=None,
         causes=[],
         notes=list({repr(note): note for pair in pairs for note in _notes(*pair)}.values()),
-        evaluation=Table(columns=from_rows(DiffPoints, rows)),
+        evaluation=Table(columns=_columns(points, loads)),
     )
 
 
 def _pairs(base: Sequence[Report], new: Sequence[Report]) -> list[tuple[Report, Report]]:
     if len(base) == len(new) == 1:
         return [(base[0], new[0])]
-    by_spec = {report.spec: report for report in base}
-    return [(by_spec[report.spec], report) for report in new if report.spec in by_spec]
+    by_configuration = {_configuration(report): report for report in base}
+    keys = ((_configuration(report), report) for report in new)
+    return [(by_configuration[key], report) for key, report in keys if key in by_configuration]
+
+
+def _configuration(report: Report) -> tuple[str, str]:
+    return report.spec, report.model if report.serving else ""
+
+
+def _columns(points: list[tuple[Any, ...]], loads: list[tuple[Any, ...]]) -> DiffPoints:
+    """Return the columns of both kinds of rows; the columns of a kind without rows are absent."""
+    rows = [(*row[:3], None, None, *row[3:]) for row in points]
+    rows += [(row[0], None, None, *row[1:]) for row in loads]
+    columns = from_rows(DiffPoints, rows)
+    if not points and loads:
+        columns.batch = columns.scenario = None
+    if not loads:
+        columns.concurrency = columns.offered_per_s = None
+    return columns
 
 
 def _run(path: str, reports: Sequence[Report]) -> DiffRun:
@@ -92,3 +116,5 @@ def _notes(base: Report, new: Report) -> Iterator[DiffNote]:
     busy = ["yes" if any(p.host_busy for p in report.points) else None for report in (base, new)]
     if any(busy):
         yield DiffNote("host_busy", busy[0], busy[1])
+    if note := serving_loads.unlike_inputs(base, new):
+        yield note
