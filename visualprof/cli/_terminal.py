@@ -49,7 +49,7 @@ def render(answer: Answer, table: str, width: int, rows: int = _ROWS) -> str:
 
 def _block(name: str, value: Any, kinds: Mapping[str, Kind], width: int) -> str:
     """Return a pair, a list of structures or a single value under (or after) its name; nothing for an empty list."""
-    if value is None or value == "":
+    if value is None or (isinstance(value, str) and not value):
         return ""
     if isinstance(value, msgspec.Struct):
         return _titled(name, _pairs(value, kinds))
