@@ -98,7 +98,7 @@ def test_hostile_files_are_clear_errors(tmp_path: Path) -> None:
     inner = model(900, b"")
     for _ in range(40):
         inner = model(202, field(1, inner))
-    refused(inner, "contain each other over 32 deep")
+    refused(inner, "are nested over 32 deep")
     refused(model(502, b""), "damaged Core ML model .*has no function")
     refused(model(500, field(1, field(1, "a")))[:-1], "damaged Core ML model")
     refused(model(500, field(1, varint(2 << 3 | 2) + varint(1 << 40))), "a field of 1,099,511,627,776 bytes")

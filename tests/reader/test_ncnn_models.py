@@ -74,8 +74,8 @@ def test_weights_that_do_not_follow_from_the_settings_are_unknown(tmp_path: Path
 @pytest.mark.parametrize(
     ("lines", "problem"),
     [
-        ("", r"\? layers are stated, 0 are there"),
-        ("99999999 9\nInput x 0 1 x", "99,999,999 layers are stated, 1 are there"),
+        ("", r"\? layers expected, 0 found"),
+        ("99999999 9\nInput x 0 1 x", "99,999,999 layers expected, 1 found"),
         ("1 1\nInput x", "line 3 is not a layer"),
         ("1 1\nInput x 0 1000000000 x", "line 3 is not a layer"),
         ("1 1\nInput x -1 2 x", "line 3 is not a layer"),

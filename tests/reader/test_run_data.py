@@ -320,7 +320,7 @@ def test_files_of_other_formats_are_reported(tmp_path: Path) -> None:
     data.update([DataFile("", str(tmp_path / name)) for name in ("a.tfevents.1", "b.tfevents.2", "c.tfevents.3")])
     text = "\n".join(data.warnings())
     assert "a.tfevents.1 is neither an event file nor a VisualDL log" in text
-    assert "b.tfevents.2 is no plain file" in text
+    assert "b.tfevents.2 is not a regular file" in text
     assert "c.tfevents.3 cannot be read: No such file or directory" in text
 
 

@@ -228,7 +228,7 @@ def test_run_data_does_not_count_as_files_that_are_examined(tmp_path: Path, monk
     assert len(files(tmp_path)) == 12
     assert problems(tmp_path) == []
     (tmp_path / "run0" / "notes.txt").write_bytes(b"x")
-    assert [problem.error for problem in problems(tmp_path)] == ["over 6 files: the rest is not looked at"]
+    assert [problem.error for problem in problems(tmp_path)] == ["over 6 files: the rest is not scanned"]
     monkeypatch.setattr("visualprof.reader.logdir.entry_count.MAX_ENTRIES", 200)
     monkeypatch.setattr("visualprof.reader.logdir.entry_count.MAX_RUN_DATA_ENTRIES", 10)
-    assert [problem.error for problem in problems(tmp_path)] == ["over 10 files: the rest is not looked at"]
+    assert [problem.error for problem in problems(tmp_path)] == ["over 10 files: the rest is not scanned"]

@@ -83,7 +83,7 @@ def test_a_machine_without_the_runtime_is_told_how_to_get_it() -> None:
     lenet = {**BERT, "name": "lenet.mge", "format": "megengine", "backends": ["megengine"]}
     for machines, expected in (
         ([LAB], ["visualprof agent install-runtime megengine", "visualprof agent --runtime megengine=PYTHON"]),
-        ([AWAY], ["start one (visualprof agent)"]),
+        ([AWAY], ["run visualprof agent"]),
     ):
         context = Known({MODEL: lenet}, machines)
         (error,) = compose(Draft(model=MODEL, specs=[DraftSpec()]), context).errors

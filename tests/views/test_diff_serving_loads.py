@@ -84,7 +84,7 @@ def test_requests_of_other_lengths_are_a_note(tmp_path: Path) -> None:
 
 def test_without_a_common_load_there_is_nothing_to_compare(tmp_path: Path) -> None:
     base, new = (report(tmp_path, BenchmarkRun("t", concurrency=n, achieved_per_s=1.0)) for n in (1, 2))
-    with pytest.raises(MissingData, match="base and new have no load of a server in common"):
+    with pytest.raises(MissingData, match="base and new have no load level in common"):
         compared(base, new)
 
 

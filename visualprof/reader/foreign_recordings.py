@@ -151,13 +151,13 @@ RECORDINGS = (
         is_recording=False,
     ),
     ForeignRecording(
-        msg("reader.chakra_trace", "an execution trace of Chakra as Protobuf, which has no times"),
-        msg("reader.open_execution_trace", "show the JSON of which it was made: visualprof view graph pytorch_et.json"),
+        msg("reader.chakra_trace", "a Chakra execution trace (Protobuf), which is not supported"),
+        msg("reader.open_execution_trace", "open its source JSON: visualprof view graph pytorch_et.json"),
         (".et",),
         is_recording=False,
     ),
     ForeignRecording(
-        msg("reader.flight_recorder", "a dump of NCCL's flight recorder, which has no kernels"),
+        msg("reader.flight_recorder", "a PyTorch flight recorder dump, which has no kernels"),
         msg("reader.compare_flight_records", "compare the ranks: torchfrtrace FOLDER"),
         (),
         (),

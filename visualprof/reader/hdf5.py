@@ -61,7 +61,7 @@ def datasets(read: _Read) -> Iterator[Dataset]:
         raise Hdf5Error(msg("reader.hdf5_no_magic", "the signature of HDF5 is missing"))
     version = head[8]
     if version > 1 or head[13:15] != b"\x08\x08":
-        raise Hdf5Error(msg("reader.hdf5_layout", f"an HDF5 file of layout {version}, which is not read"))
+        raise Hdf5Error(msg("reader.hdf5_layout", f"HDF5 layout version {version} is not supported"))
     (root,) = struct.unpack_from("<Q", head, 64 + 4 * version)
     yield from file.members(root, "", 0)
 
@@ -109,7 +109,7 @@ class _File:
         """Return the messages of an object header by type, the first of each type."""
         start = self.bytes(header, 16)
         if start[0] != 1:
-            raise Hdf5Error(msg("reader.hdf5_layout", f"an HDF5 file of layout {start[0]}, which is not read"))
+            raise Hdf5Error(msg("reader.hdf5_layout", f"HDF5 layout version {start[0]} is not supported"))
         (size,) = struct.unpack_from("<I", start, 8)
         blocks, messages = [(header + 16, size)], dict[int, bytes]()
         for block, length in blocks:

@@ -35,7 +35,7 @@ def load_object(source: Source, kind: str, hint: str = "") -> Json:
         FormatError: The file is over 1 GiB, or not complete JSON.
         SourceError: The file cannot be read.
     """
-    data = source.read_all(MAX_BYTES, kind, msg("reader.one", "is it one?"))
+    data = source.read_all(MAX_BYTES, kind, msg("reader.one", "check that this is the right file"))
     try:
         return json_object(msgspec.json.decode(data))
     except DECODE_ERRORS as error:

@@ -115,7 +115,7 @@ class _Report:
             self._tables[name] = table
             if left_out:
                 others = ", ".join(left_out)
-                self._builder.warn(msg("formats.versions_of_table_left_out", f"{table} is read; left out: {others}"))
+                self._builder.warn(msg("formats.versions_of_table_left_out", f"only {table} is read, not {others}"))
         self._read_strings()
         for table, category, name in _DEVICE_TABLES:
             self._read_device(table, category, name)

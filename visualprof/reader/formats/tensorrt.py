@@ -44,7 +44,9 @@ def sniff(head: bytes) -> bool:
 def read(source: Source, builder: TraceBuilder) -> None:
     """Read either kind of file."""
     data = source.read_all(
-        MAX_BYTES, msg("formats.file_trtexec", "a file of trtexec"), msg("formats.one", "is it one?")
+        MAX_BYTES,
+        msg("formats.file_trtexec", "a file of trtexec"),
+        msg("formats.one", "check that this is the right file"),
     )
     try:
         rows = json_objects(msgspec.json.decode(data))

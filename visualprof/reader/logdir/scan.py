@@ -205,7 +205,7 @@ def walk(
         captures, names = (captures_stamp(path), relevant_names(other_names)) if other_names else (0, [])
         entries.add(len(children), len(other_names))
         if limit := entries.exceeded():
-            text = msg("logdir.over_files_rest_not", f"over {limit:,} files: the rest is not looked at")
+            text = msg("logdir.over_files_rest_not", f"over {limit:,} files: the rest is not scanned")
             yield Problem(
                 _user_path(root, folder), text, msg("logdir.name_folder_further_down", "name a folder further down")
             )

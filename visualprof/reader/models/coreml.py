@@ -60,7 +60,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the graph. Weights are counted by their description."""
-    data = source.read_all(MAX_BYTES, msg("models.coreml_model", "a Core ML model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES, msg("models.coreml_model", "a Core ML model"), msg("models.one", "check that this is the right file")
+    )
     folders = source.path.parts[-4:-1]
     builder = ModelBuilder(folders[0] if folders[1:] == PACKAGE_FOLDER else source.name, "coreml")
     try:
@@ -261,7 +263,7 @@ class _MilReader:
 
 def _check_depth(scope: Sequence[Scope]) -> None:
     if len(scope) >= MAX_DEPTH:
-        raise ModelTooLarge(msg("models.coreml_nests", f"its blocks contain each other over {MAX_DEPTH} deep"))
+        raise ModelTooLarge(msg("models.coreml_nests", f"its blocks are nested over {MAX_DEPTH} deep"))
 
 
 def _first(model: Message, fields: Sequence[int]) -> Message | None:

@@ -149,7 +149,7 @@ class _ModelReader:
             path: Path of the weights of its layers.
         """
         if len(scope) >= MAX_SCOPE_DEPTH:
-            raise ModelTooLarge(msg("models.keras_nests", "its models contain each other too deep"))
+            raise ModelTooLarge(msg("models.keras_nests", "its models are nested too deeply"))
         model = parse_layers(settings, path)
         rows: dict[Tensor, int] = {}
         if outer is not None:

@@ -98,7 +98,9 @@ class _Table:
 def read(source: Source) -> ModelGraph:
     """Read operators, edges, shapes and types. Constants are counted without reading their bytes."""
     data = source.read_all(
-        MAX_BYTES, msg("models.megengine_model", "a MegEngine model"), msg("models.one", "is it one?")
+        MAX_BYTES,
+        msg("models.megengine_model", "a MegEngine model"),
+        msg("models.one", "check that this is the right file"),
     )
     base = data.find(IDENTIFIER, 0, 64) - 8
     if base < 0:

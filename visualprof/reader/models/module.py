@@ -62,7 +62,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read a file of version 1."""
-    data = source.read_all(MAX_BYTES, msg("models.module_graph_2", "a module graph"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES,
+        msg("models.module_graph_2", "a module graph"),
+        msg("models.one", "check that this is the right file"),
+    )
     with source.decoding(
         msg("models.module_graph", "module graph"), msg("models.write_again_add_graph", "write it again with add_graph")
     ):

@@ -65,12 +65,14 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the layers, and the precisions of weights if the `.bin` is there."""
-    data = source.read_all(MAX_BYTES, msg("models.ncnn_model", "an ncnn model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES, msg("models.ncnn_model", "an ncnn model"), msg("models.one", "check that this is the right file")
+    )
     lines = [line.split() for line in data.decode("utf-8", "replace").splitlines()[1:] if line.strip()]
     counts = [_integer(text) for text in lines[0]] if lines else []
     if len(counts) != 2 or counts[0] != len(lines) - 1:
         stated = f"{counts[0]:,}" if counts else "?"
-        raise _damaged(source, msg("models.ncnn_layers", f"{stated} layers are stated, {len(lines[1:]):,} are there"))
+        raise _damaged(source, msg("models.ncnn_layers", f"{stated} layers expected, {len(lines[1:]):,} found"))
     builder = ModelBuilder(source.name, "ncnn")
     builder.producer = "ncnn"
     reader = _LayerReader(builder, _WeightFile(builder, source.path.with_suffix(".bin")))

@@ -69,7 +69,9 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> ModelGraph:
     """Read layers and edges. A constant has its shape; its bytes are in the other file."""
     data = source.read_all(
-        MAX_BYTES, msg("models.openvino_model", "an OpenVINO model"), msg("models.one", "is it one?")
+        MAX_BYTES,
+        msg("models.openvino_model", "an OpenVINO model"),
+        msg("models.one", "check that this is the right file"),
     )
     if b"<!DOCTYPE" in data:  # can declare entities that grow without limit; OpenVINO writes none
         raise source.error(
@@ -77,7 +79,7 @@ def read(source: Source) -> ModelGraph:
                 "models.xml_file_document_type",
                 "an XML file with a document type of its own, which no model of OpenVINO has",
             ),
-            msg("models.one", "is it one?"),
+            msg("models.one", "check that this is the right file"),
         )
     try:
         net = _parse_nets(data.decode("utf-8", "replace"))

@@ -93,7 +93,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the program; weights have their shapes in it."""
-    data = source.read_all(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES,
+        msg("models.paddle_model_2", "a Paddle model"),
+        msg("models.one", "check that this is the right file"),
+    )
     with source.decoding(
         msg("models.paddle_model", "Paddle model"),
         msg("models.cut_while_being_copied", "was it cut while being copied?"),

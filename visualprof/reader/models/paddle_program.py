@@ -43,7 +43,11 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read variables, operators and bodies. Weights have their shapes in the description."""
-    data = source.read_all(MAX_BYTES, msg("models.paddle_model_2", "a Paddle model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES,
+        msg("models.paddle_model_2", "a Paddle model"),
+        msg("models.one", "check that this is the right file"),
+    )
     builder = ModelBuilder(source.name, "paddle")
     try:
         program = Message(data)

@@ -58,7 +58,9 @@ def _varint_end(head: bytes, offset: int) -> int:
 def read(source: Source) -> ModelGraph:
     """Read nodes, and functions where they are called. Weights are counted by their description."""
     data = source.read_all(
-        MAX_BYTES, msg("models.tensorflow_graph", "a TensorFlow graph"), msg("models.one", "is it one?")
+        MAX_BYTES,
+        msg("models.tensorflow_graph", "a TensorFlow graph"),
+        msg("models.one", "check that this is the right file"),
     )
     builder = ModelBuilder(source.name, "tensorflow")
     try:

@@ -98,7 +98,9 @@ def sniff(head: bytes) -> bool:
 
 def read(source: Source) -> ModelGraph:
     """Read the first subgraph, and those that are its bodies. Weights are counted by their description."""
-    data = source.read_all(MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "is it one?"))
+    data = source.read_all(
+        MAX_BYTES, msg("models.litert_model", "a LiteRT model"), msg("models.one", "check that this is the right file")
+    )
     builder = ModelBuilder(source.name, "tflite")
     try:
         _ModelWalker(builder, root_table(data)).model()

@@ -55,7 +55,9 @@ def sniff(head: bytes) -> bool:
 def read(source: Source) -> ModelGraph:
     """Read operators and variables; bodies of control flow are not in the file."""
     data = source.read_all(
-        MAX_BYTES, msg("models.graph_visualdl_2", "a graph of VisualDL"), msg("models.one", "is it one?")
+        MAX_BYTES,
+        msg("models.graph_visualdl_2", "a graph of VisualDL"),
+        msg("models.one", "check that this is the right file"),
     )
     with source.decoding(
         msg("models.graph_visualdl", "graph of VisualDL"),

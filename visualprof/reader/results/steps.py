@@ -76,7 +76,7 @@ def read_step_times(path: str) -> StepTimes:
         descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
         with os.fdopen(descriptor, "rb") as file:
             if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise SourceError(msg("reader.no_plain_file", f"{name} is no plain file"))
+                raise SourceError(msg("reader.no_plain_file", f"{name} is not a regular file"))
             header_line, body = file.readline(MAX_HEADER_BYTES), file.read(8 * MAX_STEPS)
     except OSError as error:
         raise SourceError(msg("reader.cannot_read", f"{name}: cannot read: {error.strerror}")) from error

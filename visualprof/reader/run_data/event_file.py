@@ -181,7 +181,7 @@ class EventFile:
             with os.fdopen(descriptor, "rb", buffering=0) as file:
                 status = os.fstat(descriptor)
                 if not stat.S_ISREG(status.st_mode):
-                    raise SourceError(msg("reader.no_plain_file", f"{self.place} is no plain file"))
+                    raise SourceError(msg("reader.no_plain_file", f"{self.place} is not a regular file"))
                 head = file.read(_HEAD_BYTES)
                 is_same = status.st_ino == self._inode and status.st_size >= self._offset
                 if not is_same or not head.startswith(self._head):

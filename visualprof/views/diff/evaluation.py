@@ -30,7 +30,7 @@ def compare_reports(base_path: str, base: Sequence[Report], new_path: str, new: 
     if not any(row[-4] is not None and row[-3] is not None for row in (*points, *loads)):
         if any(report.serving for report in (*base, *new)):
             raise MissingData(
-                msg("views.no_load_common", f"{base_path} and {new_path} have no load of a server in common"),
+                msg("views.no_load_common", f"{base_path} and {new_path} have no load level in common"),
                 msg("views.measure_both_same_load", "measure both with the same concurrency and request rate"),
             )
         raise MissingData(

@@ -140,7 +140,7 @@ def _nobody(model: InspectedModel, spec: Spec, machines: AgentList) -> DraftErro
         f"install the runtime (visualprof agent install-runtime {name}), or name a Python that has it "
         f"(visualprof agent --runtime {name}=PYTHON), or {later}",
     )
-    start = msg("queue.start_one_visualprof_agent_2", f"start one (visualprof agent), or {later}")
+    start = msg("queue.start_one_visualprof_agent_2", f"run visualprof agent, or {later}")
     return DraftError("specs", error, install if machines.online else start)
 
 

@@ -75,7 +75,7 @@ def choose_entry(trace: Trace, device: int, at: str) -> int:
         if entry is None:
             raise BadParameter(
                 msg("views.no_recorded_moment", f"the history does not contain the time {time} ns of {file}"),
-                msg("views.recorded_moments", "the snapshot must be joined with this recording, see its warnings"),
+                msg("views.recorded_moments", "the snapshot is not joined with this recording; its warnings say why"),
             )
         return entry
     number = int(at) if at.lstrip("-").isdigit() and len(at) < 19 else -2

@@ -38,7 +38,7 @@ class RankLinkColumns(Columns):
         link: Type of the link: HCCS, RDMA, PCIE, SIO.
         bytes: Bytes that the link carried.
         link_ns: Time of all transfers over the link; parallel transfers add up.
-        bandwidth_bytes_per_s: Bytes per time of a transfer.
+        bandwidth_bytes_per_s: Bytes per second of transfer.
         elapsed_ns: Duration of the collectives.
         transit_ns: The part of the duration in which the main plane transferred data; None if unknown.
         wait_ns: The part in which the main plane waited for other ranks; None if unknown.

@@ -18,7 +18,7 @@ class TransferColumns(Columns):
         group_source: Rank of the sender in the group.
         group_destination: Rank of the receiver in the group.
         link_ns: Time of the transfers; parallel transfers add up.
-        bandwidth_bytes_per_s: Bytes per time of a transfer.
+        bandwidth_bytes_per_s: Bytes per second of transfer.
     """
 
     rank: kinds.IdentifierColumn
