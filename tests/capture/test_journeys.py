@@ -50,7 +50,9 @@ def test_a_recorded_model_has_layers_a_graph_with_times_a_forecast_and_a_compari
     assert shown(capsysbinary, "view", "graph", before)["model"]["parameters"] == parameters
     (recording,), (graph,) = Path(before).rglob("*.gz"), Path(before).rglob("*.graph.json")
     joined = join_times(read_model(graph), read_trace(recording))
-    assert joined.matched_ns > 0.5 * joined.total_ns
+    assert joined.matched_ns > 0
+    # Not of time: a single call on a busy machine may take longer than all others.
+    assert sum(entry.calls for entry in joined.unmatched) < 0.5 * joined.calls_total
 
     overview = shown(capsysbinary, "view", "overview", before)
     assert len(overview["steps"]["name"]) == 3
