@@ -42,7 +42,7 @@ def record(accelerator: Accelerator, folder: Path) -> Oracle:
 
 def read(folder: Path, oracle: Oracle) -> dict[str, float]:
     """Return the measured speed-up of the candidate."""
-    return dict.fromkeys(oracle.values, speedup) if (speedup := advised_speedup(folder, CANDIDATE)) else {}
+    return read_speedup(folder, oracle, CANDIDATE)
 
 
 def ask_for_advice(accelerator: Accelerator, folder: Path, options: Sequence[str]) -> None:
@@ -53,9 +53,12 @@ def ask_for_advice(accelerator: Accelerator, folder: Path, options: Sequence[str
     (folder / ADVICE).write_text(done.stdout)
 
 
-def advised_speedup(folder: Path, candidate: str) -> float | None:
-    """Return how many times as fast as the original a candidate was, or `None` if it was not measured."""
+def read_speedup(folder: Path, oracle: Oracle, candidate: str) -> dict[str, float]:
+    """Return how many times as fast as the original a candidate was, under the oracle's names.
+
+    The result is empty if the candidate was not measured.
+    """
     columns: dict[str, list[Any]] = json.loads((folder / ADVICE).read_text("utf-8"))["advice"]
     row = columns["candidate"].index(candidate)
     latency_ns = columns["latency_ns"][row]
-    return None if latency_ns is None else float(columns["original_ns"][row] / latency_ns)
+    return {} if latency_ns is None else dict.fromkeys(oracle.values, float(columns["original_ns"][row] / latency_ns))
