@@ -62,7 +62,7 @@ class Browser:
             "Content-Type": "application/json",
         }
         self._asked = asked
-        self.known: dict[str, int] = {}
+        self.known: dict[str, int | None] = {}
         self.bytes = 0
         self._headers["X-Visualprof-Token"] = self("GET", "session")["token"]
 
@@ -81,9 +81,9 @@ class Browser:
 
     def changes(self, what: str) -> Any:
         """Return the changes of a list since the last request of this page."""
-        response = self.known.get(what)
-        answer = self("GET", what if response is None else f"{what}?since={response}")
-        self.known[what] = answer["revision"] if answer else None  # type: ignore[assignment]
+        revision = self.known.get(what)
+        answer = self("GET", what if revision is None else f"{what}?since={revision}")
+        self.known[what] = answer["revision"] if answer else None
         return answer
 
     def poll(self, times: int) -> None:

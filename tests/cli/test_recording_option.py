@@ -14,7 +14,7 @@ from visualprof.cli import main
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A snapshot beside two workers, of which one is the same process."""
+    """A snapshot and two workers; one of them is the process of the snapshot."""
     monkeypatch.setenv("VISUALPROF_CACHE_DIR", str(tmp_path / "cache"))
     run = tmp_path / "run"
     run.mkdir()
